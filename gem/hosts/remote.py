@@ -161,7 +161,7 @@ class Remote(Host):
         return twin
 
     def abandon(self, index: int) -> None:
-        """Give up an environment's call in flight, as after Ctrl-C, and its episode; do nothing without one."""
+        """Give up an environment's call in flight, if it has one, and its episode: as after Ctrl-C."""
         numbers = [number for number, flight in self._flights.items() if flight.index == index]
         if numbers or index in self.busy:
             for number in numbers:

@@ -220,6 +220,19 @@ def test_a_request_id_stands_for_one_request(serving, connected):
     assert client.data(step)["metadata"]["info"]["turn"] == 1
 
 
+def test_a_step_is_not_taken_again_after_its_answer_is_gone(serving, connected):
+    client = connected(serving())
+    client.reset(seed=1)
+    steps = [{"type": "step", "data": {"text": "x"}, "request_id": f"r{number}"} for number in range(3)]
+    for step in steps:
+        client.data(step)
+    for again in (steps[0], {**steps[0], "data": {"text": "y"}}, {"type": "state", "request_id": "r0"}):
+        assert "'r0' was used in this episode before the last 2 requests" in client.error(again)["message"]
+    assert client.data({"type": "state"})["step_count"] == 3
+    client.reset(seed=1)
+    assert client.data(steps[0])["metadata"]["info"]["turn"] == 1
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

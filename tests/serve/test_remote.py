@@ -337,16 +337,17 @@ def test_a_call_that_is_interrupted_is_given_up_and_its_session_closed(serving, 
     env.reset(seed=1)
     Obeying.gate.clear()
     for call in (lambda: env.step("wait"), lambda: env.fork(seed=2)):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(Remote, "ready", interrupted)
-            call()
+            with pytest.raises(KeyboardInterrupt):
+                call()
         Obeying.gate.set()
     with pytest.raises(WorkerDied, match="the episode of env 0 is gone"):
         env.step("x")
     assert env.reset(seed=1).obs == made("served:Obeying").reset(seed=1).obs
     until(lambda: len(server.application.sessions) == 1, "a session stayed")
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), env:
-        patch.setattr(Remote, "ready", interrupted)
+    monkeypatch.setattr(Remote, "ready", interrupted)
+    with pytest.raises(KeyboardInterrupt), env:
         env.step("x")
     until(lambda: len(server.application.sessions) == 0, "the session stayed")
 

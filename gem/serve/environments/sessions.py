@@ -122,6 +122,7 @@ class Session:
         "seed",
         "snapshots",
         "snapshots_made",
+        "step_ids",
         "steps",
         "touched",
     )
@@ -141,6 +142,8 @@ class Session:
         self.steps = 0
         self.answers: dict[str | int, tuple[bytes, bytes]] | None = None
         """The last answers of this episode by request id, each with the digest of its request."""
+        self.step_ids: set[int] | None = None
+        """The hashes of the request ids of this episode's steps; their answers may be kept no more."""
         self.snapshots: dict[str, tuple[Any, Progress]] | None = None
         self.snapshots_made = 0
         self.on_close: Callable[[bool], None] | None = None
@@ -161,21 +164,30 @@ class Session:
         A reset (`resets`) repeats the one that began the episode only before its first step; else it is new.
 
         Raises:
-            BadArgument: when the id is that of another request.
+            BadArgument: when the id is that of another request, or of a step whose answer is kept no more.
         """
         known, answer = (self.answers or {}).get(request, (None, None))
         if known == digest:
             return None if resets and self.steps else answer
-        if known is None or resets:
+        if resets or (known is None and hash(request) not in (self.step_ids or ())):
             return None
+        why = (
+            f"before the last {REMEMBERED} requests" if known is None else "for a request with other content"
+        )
         raise BadArgument(
-            f"the request id {request!r:.80} was used in this episode for a request with other content, and "
-            "nothing was done. Accepted: the same request again, which gets the same answer, or an id that "
-            "is new in the episode. Give each request an id of its own."
+            f"the request id {request!r:.80} was used in this episode {why}, and nothing was done. "
+            "Accepted: the same request again, which gets the same answer, or an id that is new in the "
+            "episode. Give each request an id of its own."
         )
 
-    def remember(self, request: str | int, digest: bytes, answer: bytes) -> None:
-        """Store an answer, in case the request is repeated."""
+    def remember(self, request: str | int, digest: bytes, answer: bytes, steps: bool) -> None:
+        """Store an answer, in case the request is repeated; of a step (`steps`) the id stays known.
+
+        The ids of gem's own client are numbers; it repeats only requests that it has no answer to.
+        """
+        if steps and isinstance(request, str):
+            self.step_ids = self.step_ids or set()
+            self.step_ids.add(hash(request))
         if self.answers is None:
             self.answers = {}
         self.answers[request] = digest, answer
@@ -290,7 +302,7 @@ class Sessions:
             self.metrics.count("answers_repeated_total")
             return known
         sent = await answer()
-        session.remember(request, digest, sent)
+        session.remember(request, digest, sent, steps=verb == "step")
         return sent
 
     async def leave(self, session: Session) -> None:
@@ -385,16 +397,16 @@ class Sessions:
             raise Draining("the server is about to end and begins nothing new.")
         seed = seeding.fresh() if seed is None else seeding.check(seed)
         carrier, unused = session.offer.carrier, session.place
-        earlier = session.progress(), session.answers, session.kwargs, session.place
+        earlier = session.progress(), session.answers, session.step_ids, session.kwargs, session.place
         if kwargs is not None:
             session.place, session.kwargs = carrier.add(session.offer.recipe(kwargs)), kwargs
         session.resume(Progress(seed, 0, False, False))
-        session.answers = None  # clients may number the requests of each episode from 1
+        session.answers = session.step_ids = None  # clients may number the requests of each episode from 1
         try:
             start = await self.call(session, "reset", (seed,), options)
         except BadArgument as error:
             unused = session.place
-            progress, session.answers, session.kwargs, session.place = earlier
+            progress, session.answers, session.step_ids, session.kwargs, session.place = earlier
             session.resume(progress)
             if kwargs is None and not isinstance(error, UnknownArgument):  # found in the midst of its reset
                 session.running = False
