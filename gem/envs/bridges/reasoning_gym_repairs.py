@@ -34,8 +34,8 @@ def judge_rounds(dataset: Any) -> None:
 def _judge_card(cards: str, new: str) -> str:
     if cards.count(new) >= 2:
         return "Peng"
-    held = [chr(ord(new) + step) in cards for step in (-2, -1, 1, 2)]
-    return "Chi" if any(one and next_one for one, next_one in itertools.pairwise(held)) else "Pass"
+    near = [chr(ord(new) + step) in cards for step in (-2, -1, 1, 2)]
+    return "Chi" if any(one and next_one for one, next_one in itertools.pairwise(near)) else "Pass"
 
 
 def check_middle_terms(dataset: Any) -> None:
@@ -106,15 +106,15 @@ def accept_other_solutions(dataset: Any) -> None:
     """Accept each right matrix of ``survo``; the package accepts the one that it took the numbers from."""
 
     def score_any(answer: str, entry: dict[str, Any]) -> float:
-        told, grid = entry["metadata"], dataset._parse_grid(answer)
-        if [len(row) for row in grid] != [len(row) for row in told["puzzle"]]:
+        facts, grid = entry["metadata"], dataset._parse_grid(answer)
+        if [len(row) for row in grid] != [len(row) for row in facts["puzzle"]]:
             return 0.0
         cells = [
-            pair for lines in zip(told["puzzle"], grid, strict=True) for pair in zip(*lines, strict=True)
+            pair for lines in zip(facts["puzzle"], grid, strict=True) for pair in zip(*lines, strict=True)
         ]
         right = (
             all(given in (0, filled) for given, filled in cells)
-            and sorted(filled for given, filled in cells if not given) == sorted(told["candidate_numbers"])
+            and sorted(filled for given, filled in cells if not given) == sorted(facts["candidate_numbers"])
             and all(sum(line[:-1]) == line[-1] for line in (*grid, *zip(*grid, strict=True)))
         )
         return float(right)
@@ -130,9 +130,9 @@ def accept_rounded(dataset: Any) -> None:
     score = dataset.score_answer
 
     def score_rounded(answer: str, entry: dict[str, Any]) -> float:
-        told = entry["metadata"]
-        exact = told.get("orthocenter_approx") or [
-            told.get("incircle_radius_approx") or told["angle_ABC_degrees"]
+        facts = entry["metadata"]
+        exact = facts.get("orthocenter_approx") or [
+            facts.get("incircle_radius_approx") or facts["angle_ABC_degrees"]
         ]
         try:
             given = [float(number) for number in re.sub("[()°]", "", answer).split(",")]
