@@ -64,7 +64,9 @@ class SeatEnv(EnvWrapper):
         if set(others) != set(rest):
             raise BadArgument(f"others play {sorted(others)}; accepted: an agent for each of {rest}, or one.")
         for player in others.values():
-            if player not in ("random", "solver") and not isinstance(player, Agent):
+            if player not in ("random", "solver") and (
+                isinstance(player, type) or not isinstance(player, Agent)
+            ):
                 raise BadArgument(f"a player is {player!r:.80}; accepted: 'random', 'solver', or an Agent.")
         self.seat = seat
         self.players = dict(others)
@@ -154,9 +156,10 @@ class SeatEnv(EnvWrapper):
 
     def _answer(self, seat: str, obs: Obs, info: dict[str, Any]) -> str:
         player = self.players[seat]
-        if player == "random":
+        actor = getattr(player, "verb", None) or player  # RandomAgent and SolverAgent name what they call
+        if actor in ("random", "sample_random_action"):
             return self.env.random_action(seat)
-        if player == "solver":
+        if actor in ("solver", "solve"):
             return self.env.expert_action(seat)
         assert not isinstance(player, str)
         if seat not in self._dialogues:

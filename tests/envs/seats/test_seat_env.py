@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 import gem
-from gem.agents import ScriptedAgent
+from gem.agents import RandomAgent, ScriptedAgent, SolverAgent
 from gem.agents.base import BaseAgent
 from gem.envs.seats.kuhn_poker import KuhnPoker
 from gem.envs.seats.matrix_game import MatrixGame
@@ -41,6 +41,15 @@ def test_the_others_play_before_and_after():
     assert spy.forgotten == [ask.episode]
     with pytest.raises(EpisodeOver):
         env.step(FOLD)
+
+
+@pytest.mark.parametrize(("agent", "name"), [(RandomAgent(), "random"), (SolverAgent(), "solver")])
+def test_agents_that_the_game_plays_are_its_own_players(agent, name):
+    def game(others):
+        env = SeatEnv(MatrixGame(), "player_0", others)
+        return env.reset(seed=3), [env.step(r"\boxed{defect}") for _ in range(3)]
+
+    assert game(agent) == game({"player_1": agent}) == game(name)
 
 
 class Toll(SeatedGame):
@@ -118,6 +127,8 @@ def test_wrong_seats_players_and_calls_are_refused():
         SeatEnv(KuhnPoker(), "dealer")
     with pytest.raises(BadArgument, match="a player is"):
         SeatEnv(KuhnPoker(), "player_0", "best")
+    with pytest.raises(BadArgument, match="a player is"):
+        SeatEnv(KuhnPoker(), "player_0", Spy)
     with pytest.raises(BadArgument, match="others play"):
         SeatEnv(KuhnPoker(), "player_0", {"player_0": "random"})
     with pytest.raises(BadArgument, match="SeatedEnv"):
