@@ -66,7 +66,8 @@ class MiniGridEnv(Env):
             name: the package's name without its prefix, as ``GoToLocal-v0``.
             split: draw levels for training, or those for testing, which differ from all of them: one level in
                 five, by a digest of its grid and mission. None draws from all.
-            max_turns: replaces the package's own budget, which depends on the level.
+            max_turns: replaces the package's own budget, which depends on the level. The reward's "most
+                steps" are the larger of both.
 
         Raises:
             MissingExtra: where the world was not fetched. BadArgument: for another split, a split of a level
@@ -98,6 +99,7 @@ class MiniGridEnv(Env):
         else:
             raise BadArgument(f"{self.prefix}{self.name} has no level in the split {self.split!r}.")
         self.max_turns = self._most_turns or int(self._world.max_steps)
+        self._world.max_steps = max(self.max_turns, self._world.max_steps)  # or it would end before
         return Start(
             f"You walk through rooms on a grid. Your mission: {self._view['mission']}.\n\n{self._describe()}"
             f"\n\n{_ANSWER_FORM} You have {self.max_turns} turns.",

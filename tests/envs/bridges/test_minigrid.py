@@ -69,6 +69,16 @@ def test_an_unreadable_answer_costs_a_turn_and_nothing_else():
     assert info == {"success": False, "stop": "turn_budget"}
 
 
+@pytest.mark.parametrize("env_id", ["minigrid:Empty-5x5-v0", "babyai:GoToRedBall-v0"])
+def test_a_larger_budget_than_the_packages_holds(env_id):
+    env = gem.make(env_id, max_turns=120)
+    for seed in (0, 1):
+        assert "You have 120 turns." in env.reset(seed)[0]
+        *_, last = (env.step(r"\boxed{turn left}") for _ in range(119))
+        assert not last.done
+        assert env.step(r"\boxed{turn left}").info["stop"] == "turn_budget"
+
+
 def test_the_splits_share_no_level():
     train, test = (gem.make("babyai:GoToObjS4-v0", split=split) for split in ("train", "test"))
     begun = [{env.reset(seed)[0] for seed in range(150)} for env in (train, test)]
