@@ -71,6 +71,8 @@ LIMITS_FROM_OUTSIDE = frozenset(
     (StopReason.TURN_LIMIT, StopReason.TOKEN_LIMIT, StopReason.CONTEXT_LIMIT, StopReason.TIME_LIMIT)
 )
 NO_LIMITS = Limits()
+BRANCH_END = "the end of the branch"
+"""What the error of a branch that begins in the middle of a step says."""
 SEAT_VERBS = {"sample_random_action": "random_action", "solve": "expert_action"}
 """The method to call for one of several seats, for each method of a single-agent environment."""
 
@@ -439,7 +441,7 @@ class _Progress:
 
 def _check_recorded(turns: Sequence[Turn], number: int, seat: str) -> Turn:
     """Return a seat's turn among the recorded turns that follow; it must be the one with this number."""
-    recorded = turns[number].seat if number < len(turns) else "the end of the branch"
+    recorded = turns[number].seat if number < len(turns) else BRANCH_END
     if recorded != seat:
         raise ContractBroken(
             f"seat {seat!r} acts where the record has {recorded!r}; a branch begins "

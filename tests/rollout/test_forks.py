@@ -152,8 +152,9 @@ def test_games_of_several_seats_are_replayed():
 def test_seats_that_act_at_the_same_time_are_not_parted():
     whole = played("multi:MatrixGame-v0", 4)
     assert all(each.scored for each in rollout(branches(whole, [0, 2, 4], 2), RandomAgent()))
-    with pytest.raises(BadArgument, match=r"turn 3 of episode.*was simultaneous"):
-        branches(whole, [3, 4], 2)
+    for inner in (3, [3, 4]):
+        with pytest.raises(BadArgument, match=r"turn 3 of episode.*was simultaneous"):
+            branches(whole, inner, 2)
 
 
 @pytest.mark.parametrize("wrapper", ["concat", "concat_with_action", "episode_tracking"])
@@ -176,6 +177,18 @@ def test_what_cannot_be_copied_though_it_says_so_is_told():
         with pytest.raises(BadArgument, match=r"cannot be copied .*fork=False"):
             branches(whole, turns, 2, env=Holding)
     assert all(e.scored for e in rollout(branches(whole, 2, 2, env=Holding, fork=False), RandomAgent()))
+
+
+def test_a_state_that_no_worker_can_be_sent_is_replayed():
+    class Holding(Walk):
+        def reset(self, seed=None):
+            self.pays = lambda action: float(action == "1")
+            return super().reset(seed)
+
+    whole = played(Holding)
+    jobs = branches(whole, 2, 2, env=Holding)
+    assert [job.start.state for job in jobs] == [None, None]
+    assert all(episode.scored for episode in rollout(jobs, RandomAgent()))
 
 
 @pytest.mark.parametrize(("env", "what"), [(Moody, "earned"), (Forgetful, "was shown")])
