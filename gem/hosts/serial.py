@@ -10,6 +10,7 @@ from typing import Any
 from gem.core import Env
 from gem.errors import NoVerdict
 from gem.hosts.base import (
+    NO_KWARGS,
     Command,
     Host,
     Mapped,
@@ -67,8 +68,7 @@ class Serial(Host):
             try:
                 done.append(carry_out(slots[command[0]], command))
             except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not the others
-                error = NoVerdict(f"interrupted by {type(interrupt).__name__}.")
-                done.append(Outcome(command[0], None, error))
+                done.append(Outcome(command[0], None, _interrupted(interrupt)))
                 raise
             if timed:
                 now = perf_counter()
@@ -99,7 +99,14 @@ class Serial(Host):
                 return values, errors
             except Exception as error:
                 errors[len(values)] = error
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as interrupt:  # as above: the other calls stay in flight
+                errors[len(values)] = _interrupted(interrupt)
+                ended = enumerate(zip(indices, [*values, None], strict=False))
+                self._done = [Outcome(index, value, errors.get(at)) for at, (index, value) in ended]
+                rows = zip(indices, zip(*columns, strict=True), strict=True)
+                commands = [(index, verb, row, NO_KWARGS) for index, row in rows]
+                self._todo.extend(commands[len(self._done) :])
+                self.busy.update(indices)
                 raise
             except BaseException as error:
                 errors[len(values)] = wrap_exception(error)
@@ -110,3 +117,7 @@ class Serial(Host):
         with name_wait(CLOSES):
             for slot in self._slots.values():
                 slot.close()
+
+
+def _interrupted(interrupt: BaseException) -> NoVerdict:
+    return NoVerdict(f"interrupted by {type(interrupt).__name__}.")

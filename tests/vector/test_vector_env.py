@@ -452,6 +452,25 @@ def test_an_interrupted_step_leaves_a_vector_that_can_be_reset() -> None:
         assert [info["turn"] for info in vec.step(["go"] * 3)[4]] == [1, 1, 1]
 
 
+def test_an_interrupted_step_loses_no_other_episode() -> None:
+    recipes = [partial(Scripted, length=2)] * 4
+    with VectorEnv(recipes, seed=0) as vec, VectorEnv(recipes, seed=0) as twin:
+        for each in (vec, twin):
+            each.reset()
+            each.step(["go"] * 4)
+        with pytest.raises(KeyboardInterrupt):
+            vec.step(["raise", "go", "interrupt", "go"])
+        with pytest.raises(BadArgument, match="4 steps are in flight"):
+            vec.step(["go"] * 4)
+        got: dict[int, str] = {}
+        while len(got) < 4:
+            results = vec.recv()
+            got.update(zip(results.indices, results.obs, strict=True))
+        assert [got[place] for place in range(4)] == twin.step(["raise", "go", "raise", "go"])[0]
+        for _ in range(4):
+            assert vec.step(["go"] * 4)[0] == twin.step(["go"] * 4)[0]
+
+
 @ANY
 def test_an_environment_that_cannot_be_made_raises_its_own_error(backend: str) -> None:
     with pytest.raises(UnknownEnv, match="Did you mean"):
