@@ -1,13 +1,16 @@
 r"""NumberGrader: compares one number in an answer with one number in a reference, exactly.
 
 Units, currency signs, words around the number and the way it is written (``1,234.50``, ``1 234.5``,
-``1.2345 \times 10^3``, ``\frac12``, ``0.5``, ``eighteen``, ``minus 3``) make no difference. Calculations
-(``2^5``, ``3 \cdot 4``) are not carried out. For formulas see `gem.graders.math`.
+``1.2345 \times 10^3``, ``\frac12``, ``0.5``, ``2½``, ``2 1/2``, ``2.5 million``, ``5k``, ``eighteen``,
+``minus 3``) make no difference. Calculations (``2^5``, ``3 \cdot 4``) are not carried out, and a number that
+is a part of something else (``2x``, ``5!``, ``\sqrt{5}``, ``12.10.2020``) is not read. For formulas see
+`gem.graders.math`.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -16,6 +19,7 @@ from gem.errors import BadArgument, check_argument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics import number_words
 from gem.graders.mathematics.notation import strip_styles
+from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.units import read_unit
 from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking
 
@@ -48,6 +52,38 @@ _NUMBER = re.compile(
     r"(?:\s?/\s?[1-9]\d*(?!\d|\.\d|[eE][-+]?\d|\s*\^\s*\{?\s*[-−\w(]))?"
 )
 
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+_DOTTED = re.compile(r"(?<![\w.,])[1-9]\d{0,2}(?:\.\d{3}){2,}(?![\d,]|\.\d)")  # 1.234.567
+_MIXED = re.compile(r"(?<![\w.,/^])(?<!\d[\s~])(\d{1,30}) {1,2}(\d{1,2})/(\d{1,2})(?![\d/]|[.,]\d)")
+_AND_PART = re.compile(
+    r"(?<![\w.,/^])(\d{1,30}) and ((?:an?|one|two|three) (?:half|thirds?|quarters?|fifths?|eighths?))\b",
+    re.IGNORECASE,
+)
+_SCALES = number_words.SCALES | {"hundred": 100, "dozen": 12, "mn": 10**6, "bn": 10**9}
+_SCALED = re.compile(
+    r"(?<![\w.,/^])(?P<number>\d{1,30}(?:\.\d{1,30}|/[1-9]\d{0,9})?)"
+    rf"(?:[\s~-]{{1,2}}(?P<scale>(?i:{'|'.join(_SCALES)}))s?\b|(?P<short>k)(?![\w^$]|\s*[-+*/=]))"
+    r"|(?<=[$€£])(?P<price>\d{1,30}(?:\.\d{1,30})?) ?(?P<of>[kKmMbBtT])(?![\w^$]|\s*[-+*/=])"
+)
+_SHORT = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_ASKED = re.compile(rf"\b(?:how many|number of|in) (?:the )?({'|'.join(_SCALES)})s?\b", re.IGNORECASE)
+_FUNCTION = r"(?:sqrt|log|ln|lg|exp|sin|cos|tan|cot)"
+_GREEK = r"\\(?:pi|theta|alpha|beta|lambda|phi|omega)(?![a-z])"
+_LETTER = r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])"
+_BEFORE = re.compile(  # a number behind these is a part of something else
+    rf"(?:\d[:.]|(?<![\d(,.])\d+,|frac\s*\{{(?:[^{{}}]{{0,24}}\}}\s*\{{)?\s*|(?:[\^√_±]|\\pm)\s*[({{]?\s*"
+    rf"|\b{_FUNCTION}\s*(?:\[\d*\]|_\s*\{{?\w{{1,4}}\}}?)?\s*[({{]?\s*"
+    rf"|(?:[\d)}}!π]|{_GREEK}|{_LETTER})[ \t]*(?:[-+−*/×·⋅]|\\(?:cdot|times|div)(?![a-z]))\s*)\Z"
+)
+_BEHIND = re.compile(  # and so is one before these
+    r"[:.]\d|_\{?\w|[₀-₉]|[ \t~]*(?:\\[,;:! ][ \t]*)*(?:\^(?!\s*\{?\s*\\circ)|[√π]"
+    rf"|(?:squared|cubed|factorial)\b|\\(?:{_FUNCTION}|cdot(?!s)|times(?!\W*\Z)|div|[tdc]?frac|binom|infty)(?![a-z])|{_GREEK}"
+    rf"|[-+−*×·⋅]\s*(?:(?![aAI]){_LETTER}|\\(?!text)[a-z]))"
+)
+_LETTERS = re.compile(r"((?:[ \t~]|\\[,;:! ])*)([A-Za-z]+)(\.?[A-Za-z])?")
+_RATIO = re.compile(r"\\[cdt]?frac\s*\{\s*([a-zA-Z]+)\s*\}\s*\{\s*([a-zA-Z]+)\s*\}")
+_ENDINGS = ("st", "nd", "rd", "th", "am", "pm")
+
 
 class NumberGrader(BoxedGrader):
     r"""A grader that compares a number with the number of a reference.
@@ -57,7 +93,7 @@ class NumberGrader(BoxedGrader):
     ``####``, or a list of these, any of which is accepted.
     """
 
-    name = "number/1"
+    name = "number/2"
     answer_form: ClassVar[str] = "Give your final answer as a number inside \\boxed{}."
     criterion: ClassVar[str] = "the same number"
 
@@ -70,14 +106,18 @@ class NumberGrader(BoxedGrader):
         check_argument("tolerance", tolerance, 0 <= tolerance < 1, "0 to 1, such as 0.001")
         self.tolerance = tolerance
 
-    def __call__(self, answer: str, reference: Any) -> Score:
-        """Score `answer` against `reference`."""
+    def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
+        """Score `answer` against `reference`; dozens that `question` asks for are a unit."""
         golds = read_numbers(reference)
-        given, text = answered_number(answer)
+        given, text = answered_number(answer, question)
         if given is None:
             return Score(0.0, False, None, "no number" if text is None else f"not one number: {text[:100]}")
+        pairs = [(given, gold) for gold in golds]
+        if asked := _ASKED.search(question):
+            given, _ = answered_number(answer, question, asked[1])
+            pairs += [(given, gold) for gold in read_numbers(reference, asked[1]) if given is not None]
         close = Fraction(self.tolerance)
-        right = any(abs(given - gold) <= close * abs(gold) for gold in golds)
+        right = any(abs(given - gold) <= close * abs(gold) for given, gold in pairs)
         return Score(float(right), right, (text or "")[:200], "equal" if right else "another number")
 
     @staticmethod
@@ -86,33 +126,78 @@ class NumberGrader(BoxedGrader):
         return read_numbers(reference)
 
 
-def answered_number(reply: str) -> tuple[Fraction | None, str | None]:
+def answered_number(reply: str, question: str = "", unit: str = "") -> tuple[Fraction | None, str | None]:
     """Return the number of a reply and the text that it was read from; None where there is none."""
     reply = drop_thinking(reply)[-LONGEST:]
     inside = boxed_or_tagged(reply)
+    numbers = find_numbers(reply if inside is None else inside, question, unit)
     if inside is not None:
-        numbers = find_numbers(inside)
         return (numbers[0] if len(numbers) == 1 else None), inside
-    numbers = find_numbers(reply)
-    return (numbers[-1], str(numbers[-1])) if numbers else (None, None)
+    return (numbers[-1], str(numbers[-1])) if numbers and numbers[-1] is not None else (None, None)
 
 
-def find_numbers(text: str) -> list[Fraction]:
-    """Return all numbers of a text, or the one that it is in words."""
-    plain = _write_plainly(strip_styles(drop_invisible(text[:LONGEST]), " "))
-    numbers = [number for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
+def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction | None]:
+    """Return all numbers of a text, or the one that it is in words; the last is None if it is a part of more.
+
+    Args:
+        text: the text.
+        question: a capital letter K, M or B of it may be a unit behind a number.
+        unit: a scale, such as ``dozen``, that is a unit in this text.
+    """
+    plain = _write_plainly(strip_styles(drop_invisible(text[:LONGEST]), " "), unit.casefold())
+    read = [(number, match) for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
+    numbers: list[Fraction | None] = [number for number, _ in read]
+    if read and _is_part(plain, read[-1][1], question):
+        numbers[-1] = None
     if not numbers and (word := number_words.number(plain.strip(" .!").casefold()[:100])) is not None:
         return [Fraction(word)]
     return numbers
 
 
-def _write_plainly(text: str) -> str:
+def _is_part(text: str, match: re.Match[str], question: str) -> bool:
+    """Return whether a number is a part of a formula, a date, a time or the like."""
+    signed = match[0][0] in "-+−"
+    start, end = match.start() + signed, match.end()
+    if _BEFORE.search(text[max(0, start - 40) : start]) or _BEHIND.match(text, end):
+        return True
+    if text.startswith("!", end) and not re.search("[A-Za-z]", text[max(0, start - 40) : start]):
+        return True  # a factorial; behind words it ends the sentence
+    letters = _LETTERS.match(text, end)
+    if letters is None or len(letters[2]) > 3:
+        return False
+    space, word, more = letters.groups()
+    if len(word) == 1:
+        known = word in "KMB" and not space and not re.search(rf"(?<![a-zA-Z]){word}(?![a-zA-Z])", question)
+        return known or not (more or (space and word in "aAI") or read_unit(word))
+    return not (space or word.casefold() in _ENDINGS or read_unit(word) or is_unit_or_noun(word))
+
+
+def _write_plainly(text: str, unit: str) -> str:
     """Write digits in groups, powers of ten, fractions and signs in one way, and units without powers."""
+    text = _VULGAR.sub(lambda match: f" {unicodedata.normalize('NFKC', match[0])}", text).replace("⁄", "/")
     text = _SUPERSCRIPT.sub(lambda match: "^" + match[0].translate(_DIGITS_OF), text)
     text = _GROUPS.sub(lambda match: match[0].replace(match["gap"], ""), text)
     text = _POWER.sub(_write_power, _SPACES.sub("", text))
-    text = _UNITS.sub(_drop_powers, _FRACTION.sub(_write_fraction, text))
+    text = _DOTTED.sub(lambda match: match[0].replace(".", ""), text)
+    text = _UNITS.sub(_drop_powers, _FRACTION.sub(_write_fraction, _RATIO.sub(r" \1/\2", text)))
+    text = _AND_PART.sub(lambda match: f"{int(match[1]) + (number_words.quantity(match[2]) or 0)}", text)
+    text = _MIXED.sub(_write_mixed, text)
+    for _ in range(2):  # 2 hundred thousand
+        text = _SCALED.sub(lambda match: _write_scaled(match, unit), text)
     return _MINUS.sub(r"\1-", text).replace("\\$", "$")
+
+
+def _write_mixed(match: re.Match[str]) -> str:
+    whole, top, bottom = map(int, match.groups())
+    return str(whole + Fraction(top, bottom)) if top < bottom else match[0]
+
+
+def _write_scaled(match: re.Match[str], unit: str) -> str:
+    scale = (match["scale"] or match["short"] or match["of"]).casefold()
+    if scale == unit:
+        return match[0]
+    factor = _SCALES.get(scale) or _SHORT[scale]
+    return str(Fraction(match["number"] or match["price"]) * factor)
 
 
 def _write_power(match: re.Match[str]) -> str:
@@ -142,8 +227,8 @@ def _value(text: str) -> Fraction | None:
     return Fraction(top) / (int(bottom) if bottom else 1)
 
 
-def read_numbers(reference: Any) -> list[Fraction]:
-    """Return the numbers of a reference, any of which is accepted.
+def read_numbers(reference: Any, unit: str = "") -> list[Fraction]:
+    """Return the numbers of a reference, any of which is accepted; `unit` as in `find_numbers`.
 
     Raises:
         BadArgument: when it has none, or a text has more than one.
@@ -156,11 +241,11 @@ def read_numbers(reference: Any) -> list[Fraction]:
     if isinstance(reference, str):
         text = reference.rpartition("####")[2] if "####" in reference else reference
         inside = boxed(text)
-        numbers = find_numbers(text if inside is None else inside)
-        if len(numbers) == 1:
-            return numbers
+        numbers = find_numbers(text if inside is None else inside, unit=unit)
+        if len(numbers) == 1 and numbers[0] is not None:
+            return [numbers[0]]
     elif isinstance(reference, Sequence) and reference:
-        return [number for part in reference for number in read_numbers(part)]
+        return [number for part in reference for number in read_numbers(part, unit)]
     raise _reference_error(reference)
 
 

@@ -100,9 +100,21 @@ def test_another_number_is_wrong_and_several_are_none(answer, gold, parsed):
             "10^2^3",
         ),
         *(r"10^2 \times 10^3", r"2 \times 3 \times 10^3", "2^3 × 10^3", "1/2 × 10^3", "5/10^{-3}", "5/1e3"),
-        *(r"3\frac{1}{2}", r"\frac{1}{2}3", r"\frac{1}{2}\frac{1}{3}", "5 minus 3"),
+        *(r"\frac{1}{2}3", r"\frac{1}{2}\frac{1}{3}", "5 minus 3"),
         *("2 3", "100 20", "0 500", "1 000,50", "1 000/3", "3/1 000", "3 125/1000", "1,5 000", "18 000 19"),
-        *("2000 500", "5 000 2000", "1 000 or 2 000"),
+        *("2000 500", "5 000 2000", "1 000 or 2 000", "2 and 1/3", "3,5"),
+        *("2x", "3 n", "3i", "x + 3", "n-1", "3 - x", "1+i", "6m+1", "$6k$", "2xy", "2π", r"2\pi", r"\pi/4"),
+        *(
+            r"\frac{\pi}{4}",
+            r"\frac{4}{\pi}",
+            r"\sqrt{16}",
+            "√16",
+            r"5\sqrt{x}",
+            r"\log_2 8",
+            "sin 30",
+            r"\pm 5",
+        ),
+        *("5!", "5 squared", "x^2", "10_2", "10₂", "12.10.2020", "10:30", "1.2M", "300K"),
     ],
 )
 def test_what_may_be_several_numbers_or_a_calculation_is_none(answer):
@@ -129,3 +141,50 @@ def test_a_tolerance_is_relative():
 def test_a_reference_without_one_number_is_refused(gold):
     with pytest.raises(BadArgument, match="accepted by the number grader"):
         NumberGrader()("\\boxed{1}", gold)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        *(("2.5 million", 2_500_000), ("$3.2 billion", 3.2e9), ("7 thousand", 7000), ("3 hundred", 300)),
+        *(("2 hundred thousand", 200_000), ("2 1/2 million", 2_500_000), ("5k", 5000), ("$5M", 5_000_000)),
+        *(("2 dozen", 24), ("2½", 2.5), ("½", 0.5), ("2 1/2", 2.5), (r"3\frac{1}{2}", 3.5), ("-1 1/2", -1.5)),
+        *(("3 and a half", 3.5), ("3 and three quarters", 3.75), ("1.234.567", 1_234_567)),
+    ],
+)
+def test_scales_and_mixed_numbers_are_read_whole_in_answers_and_references(written, value):
+    part = float(written.strip("$").split()[0]) if written[-1] in "nd" and written[0] != "-" else 2
+    for reply in (f"\\boxed{{{written}}}", f"So it is {written}.", written):
+        assert NumberGrader()(reply, value).correct
+        assert not NumberGrader()(reply, part).correct
+    assert NumberGrader()(f"\\boxed{{{value}}}", written).correct
+    assert not NumberGrader()(f"\\boxed{{{part}}}", written).correct
+
+
+@pytest.mark.parametrize(
+    ("reply", "gold", "question"),
+    [
+        ("7 dozens", 7, "How many dozens of eggs will she eat?"),
+        ("7 dozen", "7 dozen", "How many dozen eggs will she eat?"),
+        ("2.5 million", 2.5, "What is it in millions?"),
+        ("\\boxed{300K}", 300, "What is the temperature in K?"),
+        *(
+            (f"\\boxed{{{text}}}", 5, "")
+            for text in ("5 a day", "5th", "5pm", "5 p.m.", "5cm", "5eggs", "5º")
+        ),
+        *(
+            (text, 5, "")
+            for text in ("The answer is 5!", "答案是 5个", "That is **5**", "2 + 3 = 5. 5 in all")
+        ),
+        (r"\boxed{5\ \tfrac{\text{m}}{\text{s}}}", 5, ""),
+        (r"\boxed{90^\circ}", 90, ""),
+    ],
+)
+def test_units_and_words_behind_a_number_do_not_change_it(reply, gold, question):
+    assert NumberGrader()(reply, gold, question).correct
+
+
+@pytest.mark.parametrize("gold", ["2x", "5!", "3i", r"\sqrt{2}", "$6n$", "12.10.2020"])
+def test_a_reference_of_which_a_number_is_a_part_is_refused(gold):
+    with pytest.raises(BadArgument, match="accepted by the number grader"):
+        NumberGrader()("\\boxed{2}", gold)

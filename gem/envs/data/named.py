@@ -145,10 +145,13 @@ def _looks_like(text: str) -> str:
     """Return the kind of grader that an answer looks like."""
     if "####" in text or "\\boxed" in text or _FORMULA.fullmatch(text.strip()):
         return "math"
-    return "number" if _NUMBER.match(text) and len(find_numbers(text)) == 1 else "text"
+    numbers = find_numbers(text) if _NUMBER.match(text) else []
+    if numbers == [None] and not re.search("[A-Za-z]{3}", text):
+        return "math"  # as 2x and 5!
+    return "number" if len(numbers) == 1 and numbers[0] is not None else "text"
 
 
 _FORMULA = re.compile(
     r"[-+]?[\d.,/]*\d[\d.,/%]*|.*(?:\$|\\[a-z]+).*|[-+*/^()=\da-z\s]*[\^=][-+*/^()=\da-z\s]*", re.DOTALL
 )
-_NUMBER = re.compile(r"\s*[-+$€£]?\d")
+_NUMBER = re.compile(r"\s*[-+$€£]?[\d¼-¾⅐-⅞]")

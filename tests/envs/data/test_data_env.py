@@ -174,6 +174,8 @@ def test_a_file_that_changed_is_refused_where_its_digest_is_known():
         (["9 (apples)", "15 (balls)", "3 (cm)", "Mrs. Hilt"], "math"),  # as in ASDiv
         (["$\\frac{1}{2}$", "0.5", "7", "1,2", "none"], "math"),
         (["9 (apples)", "15 (balls)"], "number"),
+        (["2.5 million people", "2½", "$3.2 billion"], "number"),
+        (["2x", "10 m", "3x", "7 m"], "math"),
         (["1912", "7", "Oslo", "Paris"], "text"),
         ([["1912"], ["Oslo", "Kristiania"]], "text"),
     ],
