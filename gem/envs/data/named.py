@@ -15,7 +15,7 @@ from gem.envs.data.reading import digest_of, first_row, read_tasks
 from gem.errors import BadArgument, reason
 from gem.files import read_text
 from gem.graders.named import fix_table, named_grader, read_grader
-from gem.graders.number import find_numbers
+from gem.graders.number import read_numbers
 from gem.graders.text import unboxed_references
 from gem.tasks.columns import find_columns, parse_columns
 from gem.tasks.sources import Source, is_place, open_rows
@@ -138,17 +138,19 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
             kinds.update(map(_looks_like, unboxed_references(tasks.reference(index))))
     if kinds["text"] * 4 > kinds.total() or not kinds:
         return "text"
-    return "number" if kinds["number"] and not kinds["text"] else "math"
+    return "number" if kinds["number"] and not kinds["text"] + kinds["formula"] else "math"
 
 
 def _looks_like(text: str) -> str:
-    """Return the kind of grader that an answer looks like."""
+    """Return the kind of grader that an answer looks like; formula: math, which `number` would refuse."""
+    one = False
+    with suppress(BadArgument):
+        one = bool(read_numbers(text))
     if "####" in text or "\\boxed" in text or _FORMULA.fullmatch(text.strip()):
-        return "math"
-    numbers = find_numbers(text) if _NUMBER.match(text) else []
-    if numbers == [None] and not re.search("[A-Za-z]{3}", text):
-        return "math"  # as 2x and 5!
-    return "number" if len(numbers) == 1 and numbers[0] is not None else "text"
+        return "math" if one else "formula"
+    if not _NUMBER.match(text):
+        return "text"
+    return "number" if one else "text" if re.search("[A-Za-z]{3}", text) else "formula"
 
 
 _FORMULA = re.compile(
