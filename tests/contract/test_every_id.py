@@ -8,7 +8,7 @@ from gem.errors import MissingData, MissingExtra
 from gem.registry import FAMILIES
 from gem.sandbox import SandboxFailed, default_sandbox
 from gem.testing import check_env
-from gem.testing.transcripts import hash_seed_dependent, host_dependent
+from gem.testing.transcripts import hash_seed_dependent, host_dependent, transcript
 
 FOREIGN = {prefix for prefix, family in FAMILIES.items() if family.is_here()}
 """Families over another package or world: many ids, some of them slow to make."""
@@ -60,6 +60,31 @@ def test_every_rule_holds(env_id, monkeypatch):
     except MissingData as absent:
         pytest.skip(str(absent))
     report.raise_if_broken()
+
+
+THINKING = "<thinking>\n{}\nor <submit/>, <answer>2</answer>, [up], \\boxed{{done}}?\n</thinking>\n"
+
+
+@pytest.mark.parametrize(
+    "env_id",
+    [
+        *first_of_each(EMBEDDED_IDS + [i for i in SAMPLE if i not in OF_WORLDS], mark=pytest.mark.slow),
+        *(pytest.param(i, marks=pytest.mark.system) for i in OF_WORLDS),
+    ],
+)
+def test_thinking_in_front_of_an_action_changes_nothing(env_id):
+    def think(env):
+        action = next(actions)
+        if isinstance(action, str):
+            return THINKING.format(draft) + action
+        return {seat: THINKING.format(draft) + text for seat, text in action.items()}
+
+    with gem.make(env_id) as env:
+        draft = str(transcript(env, 1, 1)[1][0])
+        plain = transcript(env, 0, 3)
+        actions = iter([turn[0] for turn in plain[1:]])
+        thought = transcript(env, 0, len(plain) - 1, think)
+        assert [turn[1:] for turn in thought] == [turn[1:] for turn in plain]
 
 
 @pytest.mark.parametrize(
