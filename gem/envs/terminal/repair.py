@@ -22,7 +22,7 @@ from gem.errors import BadArgument, check_argument, did_you_mean
 from gem.sandbox import default_sandbox
 from gem.sandbox.base import Budget, Result, Sandbox, check_result
 from gem.tasks.order import Order
-from gem.worlds import find, import_world
+from gem.worlds import import_world
 
 PACKAGES = {
     "arpeggio": ("Arpeggio 2.0.3", ("arpeggio",)),
@@ -93,9 +93,7 @@ def read_package(name: str) -> dict[str, bytes]:
     Raises:
         MissingExtra: where the world was not fetched.
     """
-    import_world("repo")
-    place = find("repo")
-    assert place is not None
+    place = import_world("repo")
     distribution, folders = PACKAGES[name]
     roots = [*folders, f"{distribution.replace(' ', '-')}.dist-info"]
     paths = [path for root in roots for path in sorted(Path(place, root).rglob("*")) if path.is_file()]
