@@ -68,7 +68,7 @@ class Serial(Host):
             try:
                 done.append(carry_out(slots[command[0]], command))
             except BaseException as interrupt:  # Ctrl-C inside a call loses that call, not the others
-                done.append(Outcome(command[0], None, _interrupted(interrupt)))
+                done.append(Outcome(command[0], None, _wrap_interrupt(interrupt)))
                 raise
             if timed:
                 now = perf_counter()
@@ -100,7 +100,7 @@ class Serial(Host):
             except Exception as error:
                 errors[len(values)] = error
             except KeyboardInterrupt as interrupt:  # as above: the other calls stay in flight
-                errors[len(values)] = _interrupted(interrupt)
+                errors[len(values)] = _wrap_interrupt(interrupt)
                 ended = enumerate(zip(indices, [*values, None], strict=False))
                 self._done = [Outcome(index, value, errors.get(at)) for at, (index, value) in ended]
                 rows = zip(indices, zip(*columns, strict=True), strict=True)
@@ -119,5 +119,5 @@ class Serial(Host):
                 slot.close()
 
 
-def _interrupted(interrupt: BaseException) -> NoVerdict:
+def _wrap_interrupt(interrupt: BaseException) -> NoVerdict:
     return NoVerdict(f"interrupted by {type(interrupt).__name__}.")
