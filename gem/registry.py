@@ -412,7 +412,8 @@ def make(
         seed: the seed of the first reset() that gets none; a constructor outside gem that takes a `seed`
             gets it too.
         trust: make a task from a file even if it names more than `gem.trust` lists.
-        **kwargs: change the keywords of the spec or the task.
+        **kwargs: change the keywords of the spec or the task. An environment whose class has `digest_files`,
+            which reads its tasks from files, takes `digest` too: with other files than those it is not made.
 
     Raises:
         UnknownEnv, UnknownArgument, MissingExtra: the message says what to do.
@@ -474,10 +475,16 @@ def _drop_keywords(entry: Callable[..., Any], kwargs: Mapping[str, Any], env_id:
 
 
 def _make_env(env_spec: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) -> Env:
-    entry = load(env_spec.entry_point, env_spec.extra, env_spec.id)
+    entry: Any = load(env_spec.entry_point, env_spec.extra, env_spec.id)
     kwargs = _drop_keywords(entry, kwargs, env_spec.id)
     merged = {**env_spec.kwargs, **kwargs}
+    digest = _pop_digest(entry, merged)
     check_keywords(entry, merged, env_spec.id)
+    if digest and digest != entry.digest_files(**merged):
+        raise BadArgument(
+            f"the files of {env_spec.id} have changed since their digest {digest!r:.40} was taken. Restore "
+            "them, or begin anew, with another --out."
+        )
     env: Env = entry(**merged)
     if not isinstance(env, Env):
         raise BadArgument(
@@ -486,11 +493,37 @@ def _make_env(env_spec: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) ->
     if kwargs:
         # The caller's budget replaces the claimed one; the other claims are those of the registered keywords.
         budget = kwargs.get("max_turns", kwargs.get("max_attempts", env_spec.max_turns))
-        env_spec = replace(env_spec, kwargs=merged, max_turns=budget)
+        env_spec = replace(env_spec, kwargs={**env_spec.kwargs, **kwargs}, max_turns=budget)
     env.spec = env._made_by = env_spec
     if seed is not None:
         env.seed = seed
     return env
+
+
+def add_digest(env_spec: EnvSpec, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return keywords of an environment with the `digest` of the files that it reads its tasks from, if any.
+
+    Raises:
+        UnknownArgument: for a keyword that it does not take. MissingExtra, MissingData: when it cannot be
+            made here. BadArgument: when the files cannot be read.
+    """
+    entry: Any = load(env_spec.entry_point, env_spec.extra, env_spec.id)
+    merged = {**env_spec.kwargs, **kwargs}
+    digest = _pop_digest(entry, merged)
+    check_keywords(entry, merged, env_spec.id)
+    if digest == "":
+        digest = entry.digest_files(**merged)
+    return {**kwargs, "digest": digest} if digest else kwargs
+
+
+def _pop_digest(entry: Any, kwargs: dict[str, Any]) -> Any:
+    """Remove the digest of files from keywords and return it, "" if it is missing.
+
+    None: the environment reads no files, or its constructor takes the digest.
+    """
+    if not hasattr(entry, "digest_files") or "digest" in parameters_of(entry):
+        return None
+    return kwargs.pop("digest", "")
 
 
 def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:

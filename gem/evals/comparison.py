@@ -361,7 +361,7 @@ def _nothing_pairs(a: Sequence[Outcome], b: Sequence[Outcome]) -> str:
     """Return an error text: the tasks of each run, and how they differ."""
     sides = "; ".join(f"{name} holds {_holds(run)}" for name, run in (("A", a), ("B", b)))
     if {o.env for o in a} & {o.env for o in b}:
-        why = "their tasks differ: evaluate both with the same --seed, keywords and wrappers"
+        why = "their tasks differ: evaluate both with the same --seed, keywords, wrappers and files"
     else:
         why = "they share no environment"
     return f"the runs have no pairs, because {why}. {sides}."

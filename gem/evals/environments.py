@@ -45,9 +45,9 @@ def name_environments(store: EpisodeStore, known: dict[str, TaskRef] | None = No
         alike.setdefault(_name(task, {}), []).append(key)
     names: dict[str, str] = {}
     for keys in alike.values():
-        usual = _write(_own_keywords(known[keys[0]].spec))
+        usual = write_keywords(_own_keywords(known[keys[0]].spec))
         # The task of an episode that never began lacks the usual ones.
-        given = {key: {**usual, **_write(known[key].kwargs)} for key in keys}
+        given = {key: {**usual, **write_keywords(known[key].kwargs)} for key in keys}
         taken: dict[str, dict[str, str]] = {}
         for key, own in given.items():
             texts = {
@@ -80,8 +80,8 @@ def _own_keywords(spec: str) -> Mapping[str, Any]:
     return {}
 
 
-def _write(kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """Return keywords as they are written in a name; a digest of data is in none."""
+def write_keywords(kwargs: Mapping[str, Any]) -> dict[str, str]:
+    """Return keywords as they are written in a name; a digest of files is in none."""
     return {name: repr(value) for name, value in kwargs.items() if name != "digest"}
 
 

@@ -364,7 +364,7 @@ class _SuiteRun:
         gates = [Gate.parse(text) for text in options.gates]
         players = _label(agents or suite.agents or "random")
         earlier = self._read_earlier()
-        self._report_changed_data(earlier)
+        self._report_changed_files(earlier)
         self._refuse_other(earlier, players)
         labels = [entry.label for entry in suite.entries]
         samples = min(entry.samples for entry in suite.entries)
@@ -452,16 +452,21 @@ class _SuiteRun:
                 "replace; choose another --out."
             )
 
-    def _report_changed_data(self, earlier: Mapping[str, Any]) -> None:
-        """Report which data have changed since the evaluation in the folder; their rows are asked again."""
+    def _report_changed_files(self, earlier: Mapping[str, Any]) -> None:
+        """Report which data and task folders have changed since the evaluation in the folder.
+
+        All of their tasks are asked again, and so are those that an earlier version asked without a digest.
+        """
         digests = {}
         with suppress(LookupError, TypeError, AttributeError):  # no evaluation is there
-            digests = {each["kwargs"]["data"]: each["kwargs"]["digest"] for each in earlier["environments"]}
+            for each in earlier["environments"]:
+                digests[each["kwargs"].get("data", each["env"])] = each["kwargs"].get("digest")
         for entry in self.suite.entries:
-            data, digest = entry.kwargs.get("data"), entry.kwargs.get("digest")
-            if isinstance(data, str) and digests.get(data, digest) != digest:
+            name, digest = entry.kwargs.get("data", entry.env), entry.kwargs.get("digest")
+            if isinstance(name, str) and digests.get(name, digest) != digest:
+                why = "has changed since" if digests[name] else "may have changed since"
                 self.events.on_message(
-                    f"{data} has changed since the evaluation in {self.out}: all of its rows are asked again"
+                    f"{name} {why} the evaluation in {self.out}: all of its tasks are asked again"
                 )
 
     def _find_tasks(self, entry: Entry, label: str) -> _Tasks:
@@ -667,7 +672,7 @@ class _SuiteRun:
 
 def _key(entry: Mapping[str, Any]) -> Any:
     """Return what makes an environment of result.json the same one, whatever its files or data hold now."""
-    kwargs = None if entry["title"] else entry["kwargs"]
+    kwargs = None if entry["title"] else {**entry["kwargs"], "digest": None}
     around = [[without_digest(name) for name in entry[part]] for part in ("tools", "wrappers")]
     return entry["title"], without_digest(entry["env"]), kwargs, around
 

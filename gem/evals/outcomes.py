@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,10 +186,30 @@ def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, .
 
 
 def share_names(a: Sequence[Outcome], b: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes of `b`, where an environment has the name that `a` gives to the same tasks."""
-    names = {outcome.task: outcome.env for outcome in a}
-    same = {outcome.env: names[outcome.task] for outcome in b if outcome.task in names}
-    return [replace(outcome, env=same.get(outcome.env, outcome.env)) for outcome in b]
+    """Return the outcomes of `b`, with the names that `a` gives to the same tasks and their environments.
+
+    Where only one of the runs has a digest of an environment's files, as an earlier version took none, their
+    tasks are the same ones.
+    """
+    plain = {_DIGEST.sub("", outcome.task): outcome for outcome in a}
+    same: dict[str, Outcome] = {}  # by the task of b
+    for outcome in b:
+        key = _DIGEST.sub("", outcome.task)
+        if key in plain and (outcome.task == plain[key].task or key in (outcome.task, plain[key].task)):
+            same[outcome.task] = plain[key]
+    names = {outcome.env: same[outcome.task].env for outcome in b if outcome.task in same}
+    return [
+        replace(
+            outcome,
+            env=names.get(outcome.env, outcome.env),
+            task=same.get(outcome.task, outcome).task,
+        )
+        for outcome in b
+    ]
+
+
+_DIGEST = re.compile(r'"digest":"[0-9a-f]{16}",|,?"digest":"[0-9a-f]{16}"')
+"""The digest of files in a task's key, with one comma."""
 
 
 def _file(path: Path) -> Path:

@@ -75,6 +75,7 @@ from gem.agents.named import AgentSettings
 from gem.envs.data.named import data_task
 from gem.errors import (
     BadArgument,
+    MissingData,
     MissingExtra,
     check_argument,
     check_least,
@@ -82,7 +83,7 @@ from gem.errors import (
     name_source,
     reason,
 )
-from gem.evals.environments import label_of
+from gem.evals.environments import label_of, write_keywords
 from gem.evals.instances import Count, find_seeds
 from gem.evals.stopping import Stopping
 from gem.files import parse_toml, read_text
@@ -144,10 +145,8 @@ class Entry:
         object.__setattr__(self, "wrappers", tuple(map(registry.fix_wrapper, self.wrappers)))
         object.__setattr__(self, "tools", tuple(registry.fix_wrapper(each, "tool") for each in self.tools))
         registry.Maker(self.env, {}, self._around)  # refuses unknown wrappers
-        if self.kwargs:
-            with suppress(MissingExtra):  # this is reported when the environment is played
-                entry_point = registry.load(spec.entry_point, spec.extra)
-                registry.check_keywords(entry_point, {**spec.kwargs, **self.kwargs}, self.env)
+        with suppress(MissingExtra, MissingData):  # this is reported when the environment is played
+            object.__setattr__(self, "kwargs", registry.add_digest(spec, self.kwargs))
 
     @property
     def _around(self) -> tuple[str, ...]:
@@ -171,7 +170,7 @@ class Entry:
     @property
     def label(self) -> str:
         """The name in figures: the id, with keywords, tools and wrappers."""
-        given = {} if self.title else {name: repr(value) for name, value in self.kwargs.items()}
+        given = {} if self.title else write_keywords(self.kwargs)
         return label_of(self.title or self.env, given, (*self.tools, *self.wrappers))
 
 

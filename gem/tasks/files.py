@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -17,13 +18,14 @@ import weakref
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from gem.errors import BadArgument, GemError, needs_extra
+from gem.errors import BadArgument, GemError, needs_extra, reason
 from gem.files import open_file, read_bytes
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet")
@@ -167,13 +169,53 @@ def files_below(path: Path) -> list[Path]:
         return [path]
     if not any(map(is_data_file, chain(path.glob("*"), path.glob("*/*")))):
         raise _without_data(path)
-    files = list(islice((file for file in path.rglob("*") if file.is_file()), MOST_FILES + 1))
+    return sorted(_list_files(path))
+
+
+def digest_file(path: Path) -> bytes:
+    """Return a digest of a file, which is read once per process, and again when it is written again.
+
+    Raises:
+        BadArgument: when it cannot be read.
+    """
+    try:
+        return _digest_state(path.absolute(), _state(path))
+    except OSError as error:
+        raise BadArgument(f"{path} cannot be read: {reason(error)}.") from error
+
+
+@lru_cache(maxsize=MOST_FILES)
+def _digest_state(path: Path, state: tuple[int, int] | None) -> bytes:
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "blake2b").digest()
+
+
+def digest_folders(folders: Iterable[Path]) -> str:
+    """Return a digest of all files in these folders, with their paths.
+
+    Of a file of more than MOST_UNPACKED bytes only the size counts: one without content may claim any.
+
+    Raises:
+        BadArgument: for a file that cannot be read, and more than MOST_FILES in a folder.
+    """
+    content = hashlib.blake2b(digest_size=8)
+    for folder in map(Path.absolute, folders):
+        for path in sorted(_list_files(folder)):
+            size = path.stat().st_size
+            content.update(f"{path.relative_to(folder.parent)}\0{size}\0".encode(errors="surrogateescape"))
+            content.update(digest_file(path) if size <= MOST_UNPACKED else b"")
+    return content.hexdigest()
+
+
+def _list_files(folder: Path) -> list[Path]:
+    """Return the files below a folder. Raises BadArgument for more than MOST_FILES."""
+    files = list(islice((file for file in folder.rglob("*") if file.is_file()), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         raise BadArgument(
-            f"the folder {path} has more than {MOST_FILES:,} files, which would all be read; give the data a "
-            "folder of its own, or name its file."
+            f"the folder {folder} has more than {MOST_FILES:,} files, which would all be read; give the data "
+            "a folder of its own, or name its file."
         )
-    return sorted(files)
+    return files
 
 
 def _files(path: Path, split: str | None) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import io
 import math
 import os
@@ -26,6 +27,8 @@ from gem.tasks.files import (
     SUFFIXES,
     BadRow,
     FileRows,
+    digest_file,
+    files_below,
     import_datasets,
     is_data_file,
     one_split,
@@ -371,6 +374,20 @@ def find(name: str) -> Path | None:
             if path.is_dir() or is_data_file(path):
                 return path.absolute()
     return None
+
+
+def digest_of(*sources: Any) -> str:
+    """Return a digest of the files and folders among sources; those of the hub are left out.
+
+    Raises:
+        BadArgument: for a file that cannot be read, and a folder as of `files_below`.
+    """
+    content = hashlib.blake2b(digest_size=8)
+    for source in sources:
+        place = find(str(source)) if isinstance(source, str | Path) else None
+        for path in () if place is None else files_below(place):
+            content.update(digest_file(path))
+    return content.hexdigest()
 
 
 def missing(name: str, split: str | None, why: str) -> MissingData:

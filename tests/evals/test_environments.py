@@ -107,8 +107,9 @@ def test_a_name_that_the_evaluation_gave_stays_beside_another_prompt(play):
     one = '[[environments]]\ndata = "c.csv"\nprompt = "{} {{question}}"\n'
     for prompt in ("GOOD", "BAD"):
         assert play(one.format(prompt), "m1", out="out") == ["c.csv:math"]
-    names = {outcome.env for outcome in read_run("out").outcomes}
-    assert names == {"c.csv:math", "c.csv:math(prompt='GOOD {question}')"}
+    with EpisodeStore("out/episodes.jsonl", read_only=True) as store:
+        assert {*name_environments(store).values()} == {"c.csv:math", "c.csv:math(prompt='GOOD {question}')"}
+    assert {outcome.env for outcome in read_run("out").outcomes} == {"c.csv:math"}  # of the last evaluation
 
 
 def episode(job, kwargs, wrappers=(), spec="test:X"):

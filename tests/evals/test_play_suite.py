@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+import gem
+from gem import registry
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
 from gem.errors import AgentUnavailable, BadArgument, MissingData, NoVerdict, StoreError, UnknownEnv
-from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, evaluate, play_suite
+from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, compare, evaluate, play_suite
 from gem.evals.outcomes import read_run
 from gem.evals.usage import tokens_of
 from gem.record import AgentInfo, Reply
@@ -287,3 +289,44 @@ def test_missing_data_is_a_row_of_a_named_suite_and_an_error_elsewhere(tmp_path,
     assert "1 of 2 environments are not here and in no figure" in found.notes
     with pytest.raises(MissingData):
         play_suite(suite(EASY, "eval:AIME24"), "solver")
+
+
+def play_sums(home, out, *answers):
+    """Write a data set of sums with these answers, evaluate it in `out`, and return messages and success."""
+    rows = [json.dumps({"problem": f"1 + {i}", "answer": each}) + "\n" for i, each in enumerate(answers)]
+    (home / "GSM-8k.jsonl").write_text("".join(rows))
+    events = Recorded()
+    row = play_suite(Suite("", (Entry("math:GSM8K"),)), {"me": Guesses()}, SuiteOptions(out=out), events)
+    return [call[1] for call in events.calls if call[0] == "message"], row.results[0].success.mean
+
+
+def test_tasks_of_files_that_changed_are_asked_again_and_it_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    out = tmp_path / "run"
+    assert play_sums(tmp_path, out, 5, 1) == play_sums(tmp_path, out, 5, 1) == ([], 0.5)
+    told = f"math:GSM8K has changed since the evaluation in {out}: all of its tasks are asked again"
+    assert play_sums(tmp_path, out, 5, 5) == ([told], 1.0)
+    assert [each.success for each in read_run(out).outcomes] == [True, True]
+    assert {each.env for each in read_run(out).outcomes} == {"math:GSM8K"}
+    play_sums(tmp_path, tmp_path / "other", 5, 1)
+    with pytest.raises(BadArgument, match="the runs have no pairs"):
+        compare(read_run(out).outcomes, read_run(tmp_path / "other").outcomes)
+    with EpisodeStore(out / "episodes.jsonl", read_only=True) as store:
+        assert gem.make(store.task(0)).reset(seed=0)
+        with pytest.raises(BadArgument, match="files of math:GSM8K have changed"):
+            gem.make(store.task(2))
+
+
+def test_an_evaluation_of_an_earlier_version_is_compared_and_asked_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEM_DATA", str(tmp_path))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(registry, "add_digest", lambda spec, kwargs: kwargs)
+        for name in "old", "again":
+            assert play_sums(tmp_path, tmp_path / name, 5, 1) == ([], 0.5)
+    told, _ = play_sums(tmp_path, tmp_path / "again", 5, 1)
+    assert told == [
+        f"math:GSM8K may have changed since the evaluation in {tmp_path / 'again'}: all of its tasks are "
+        "asked again"
+    ]
+    old, new = (read_run(tmp_path / name).outcomes for name in ("old", "again"))
+    assert compare(old, new).overall.pairs == compare(new, old).overall.pairs == 2

@@ -13,7 +13,7 @@ from gem.content import Obs, text_of
 from gem.core import Step
 from gem.envs.code.env import FENCE, SOLUTIONS, fence_code, reference_solution, what_to_write
 from gem.envs.data.prompts import Prompt, read_examples, show_answer, show_question
-from gem.envs.data.reading import digest_of, first_row, read_tasks
+from gem.envs.data.reading import first_row, read_tasks
 from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument, GemError, MissingData, NoSolver
 from gem.graders import GIVEN, MADE
@@ -24,7 +24,7 @@ from gem.graders.rubric import Rubric
 from gem.seeding import stream
 from gem.tasks.base import Task
 from gem.tasks.columns import parse_columns
-from gem.tasks.sources import Source, find
+from gem.tasks.sources import Source, digest_of, find
 
 TARGET_AT_MOST = 300
 """The most characters of the right answer that an info has."""

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gem.envs.data.env import DataEnv
-from gem.envs.data.reading import digest_of, first_row, read_tasks
+from gem.envs.data.reading import first_row, read_tasks
 from gem.errors import BadArgument, reason
 from gem.files import read_text
 from gem.graders.named import fix_table, named_grader, read_grader
 from gem.graders.number import read_numbers
 from gem.graders.text import unboxed_references
 from gem.tasks.columns import find_columns, parse_columns
-from gem.tasks.sources import Source, is_place, open_rows
+from gem.tasks.sources import Source, digest_of, is_place, open_rows
 
 
 class OwnData(NamedTuple):

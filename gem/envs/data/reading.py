@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from gem.errors import BadArgument, reason
-from gem.files import open_file
+from gem.errors import BadArgument
 from gem.graders.functions import class_of
 from gem.tasks.columns import Columns, find_columns
-from gem.tasks.files import BadRow, files_below, place_of, scan
-from gem.tasks.sources import RowTasks, Source, find, open_rows
+from gem.tasks.files import BadRow, place_of, scan
+from gem.tasks.sources import RowTasks, Source, open_rows
 
 
 def read_tasks(
@@ -57,24 +54,3 @@ def first_row(rows: Any, name: str) -> Mapping[str, Any]:
     if wrong is not None:
         raise wrong
     return {}
-
-
-def digest_of(data: str | Path, few_shot: Any = None) -> str:
-    """Return a digest of files and folders; empty for a data set of the hub.
-
-    Raises:
-        BadArgument: for a file that cannot be read, and a folder as of `files_below`.
-    """
-    content = hashlib.blake2b(digest_size=8)
-    for source in (data, few_shot):
-        place = find(str(source)) if isinstance(source, str | Path) else None
-        if place is None:
-            continue
-        path = place
-        try:
-            for path in files_below(place):
-                with open_file(path) as file:
-                    content.update(hashlib.file_digest(file, "blake2b").digest())
-        except OSError as error:
-            raise BadArgument(f"{error.filename or path} cannot be read: {reason(error)}.") from error
-    return content.hexdigest()

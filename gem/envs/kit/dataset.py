@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from gem import seeding
@@ -19,7 +20,7 @@ from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.order import Ordered, index_at
-from gem.tasks.sources import Read, RowTasks, Source, load
+from gem.tasks.sources import Read, RowTasks, Source, digest_of, find, load
 
 UNREADABLE_REWARD = -0.1
 """The reward of an unreadable answer with `use_format_error_reward`."""
@@ -78,6 +79,13 @@ class DatasetEnv(Env):
         self.index = 0
         self.attempt = 0
         self._paid = 0.0
+
+    @classmethod
+    def digest_files(cls, dataset_name: str | None = None, dataset: Any = None, **others: Any) -> str:
+        """Return a digest of the files that these keywords name, empty if there are none; see `gem.make`."""
+        source = dataset_name if dataset is None else dataset
+        here = isinstance(source, str | Path) and find(str(source)) is not None
+        return digest_of(source) if here else ""
 
     # -- an environment defines
 

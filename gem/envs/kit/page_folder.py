@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gem.core import Start
 from gem.envs.kit.web_env import FORM, WebEnv
 from gem.errors import BadArgument, NoVerdict
+from gem.tasks.files import digest_folders
 
 _NO_TASK = "window.task has no begin(seed) and check()"
 
@@ -59,6 +61,11 @@ class PageFolderEnv(WebEnv):
         if not self._file.is_file():
             raise BadArgument(f"browser:{name} is no folder with a file index.html; give the path of one.")
         self.name = name
+
+    @classmethod
+    def digest_files(cls, name: str, **others: Any) -> str:
+        """Return a digest of the folder; see `gem.make`."""
+        return digest_folders([Path(name).expanduser()])
 
     @property
     def address(self) -> str:

@@ -15,6 +15,7 @@ from gem.envs.terminal.folder import has_solution, read_folder
 from gem.errors import BadArgument, MissingData, reason
 from gem.files import read_text
 from gem.sandbox.base import Sandbox
+from gem.tasks.files import digest_folders
 
 SHIMS = "+shims"
 """The end of a name that asks for `shims`."""
@@ -200,6 +201,11 @@ class HarborEnv(TerminalEnv):
         self._last: tuple[int, TerminalTask] | None = None
         first = self._read(0) if len(self.tasks) == 1 else TerminalTask("", lambda machine: "")
         super().__init__(None, "easy", None, max_turns, command_s, time_s or _AGENT_S, sandbox_type, first)
+
+    @classmethod
+    def digest_files(cls, name: str, **others: Any) -> str:
+        """Return a digest of the task folders; see `gem.make`."""
+        return digest_folders(task.folder for task in find_tasks(name) if not task.refusal)
 
     def seed_of(self, index: int) -> int:
         """Return the seed from 0 to n - 1 that plays task `index`."""

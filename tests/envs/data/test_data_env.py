@@ -4,17 +4,15 @@ import pytest
 
 import gem
 from gem.agents.solver import SolverAgent
-from gem.envs.data import reading
 from gem.envs.data.env import DataEnv
 from gem.envs.data.named import data_task
 from gem.errors import BadArgument, MissingData
-from gem.files import open_file
 from gem.graders.choice import ChoiceGrader
 from gem.registry import ENV_REGISTRY, Maker, register
 from gem.rollout import Job, rollout
 from gem.rollout.regrade import regrade
 from gem.specs import EnvSpec
-from gem.tasks import files
+from gem.tasks import files, sources
 from gem.testing import check_env
 
 PLAIN = [{"question": "Capital of Norway?", "answer": "Oslo"}, {"question": "Of France?", "answer": "Paris"}]
@@ -347,7 +345,8 @@ def test_a_folder_that_is_no_data_set_is_refused_before_its_files_are_read(tmp_p
     (few / "deep").mkdir(parents=True)
     (few / "deep" / "photo.png").touch()
     opened = []
-    monkeypatch.setattr(reading, "open_file", lambda path: opened.append(path.name) or open_file(path))
+    read = files.digest_file
+    monkeypatch.setattr(sources, "digest_file", lambda path: opened.append(path.name) or read(path))
     with pytest.raises(BadArgument, match="has no file of data"):
         data_task(data, "text", few_shot=str(few))
     monkeypatch.setattr(files, "MOST_FILES", 2)

@@ -11,7 +11,7 @@ from gem.cli import main
 from gem.envs.terminal.task_set import find_tasks
 from gem.errors import BadArgument, MissingData, NoSolver, NoVerdict
 from gem.evals.instances import find_seeds
-from gem.evals.suite import load_suite
+from gem.evals.suite import Entry, load_suite
 from gem.registry import Maker, task_of
 from gem.rollout import EpisodeStore
 from gem.testing import audit_env
@@ -193,6 +193,23 @@ def test_a_store_of_somebody_else_is_replayed_without_trust(shell, three, tmp_pa
 
 
 @pytest.mark.system
+def test_an_evaluation_knows_the_content_of_its_folders(shell, three):
+    env_id = f"harbor:{three}"
+    before = Entry(env_id).kwargs
+    (three / "a" / "notes.txt").symlink_to("nowhere")
+    assert Entry(env_id).kwargs == before
+    gem.make(env_id, **before)
+    with (three / "b" / "tests" / "test.sh").open("a") as file:
+        file.write("# strict\n")
+    edited = Entry(env_id).kwargs
+    with pytest.raises(BadArgument, match=r"files of harbor:.* have changed since their digest"):
+        gem.make(env_id, **before)
+    (three / "c").rename(three / "0")
+    digests = [each["digest"] for each in (before, edited, Entry(env_id).kwargs)]
+    assert len({*digests}) == 3
+    assert Entry(env_id).label == env_id
+
+
 @pytest.mark.parametrize("command", ["play", "check"])
 def test_the_commands_take_it(shell, three, capsys, command):
     more = ["--agent", "solver", "--seed", "1"] if command == "play" else []
