@@ -42,7 +42,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Real
+from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any
 
@@ -293,13 +293,24 @@ def name_source(source: object) -> Iterator[None]:
 
 
 def check_least(name: str, value: Any, least: int = 1) -> None:
-    """Refuse a number below `least`; None stands for a number that was not given.
+    """Refuse what is no whole number of `least` or more; None stands for a number that was not given.
 
     Raises:
-        BadArgument: with the name, the number and what is accepted.
+        BadArgument: with the name, the value and what is accepted.
     """
-    if value is not None and not (isinstance(value, Real) and float(value) >= least):  # NaN is not
-        raise BadArgument(f"{name} is {value!r}; accepted: {least} or more.")
+    if value is not None:
+        check_count(name, value, least)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is no whole number of `least` or more, None too.
+
+    Raises:
+        BadArgument: with the name, the value and what is accepted.
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    right = whole and value >= least
+    check_argument(name, value, right, f"{least} or more{'' if whole else ', a whole number'}")
 
 
 def check_argument(name: str, value: object, right: bool, accepted: str) -> None:
@@ -312,13 +323,15 @@ def check_argument(name: str, value: object, right: bool, accepted: str) -> None
         raise BadArgument(f"{name} is {value!r}; accepted: {accepted}.")
 
 
-def check_seconds(name: str, value: float | None) -> None:
-    """Refuse seconds that are not above 0, or longer than a system can wait; None stands for no limit.
+def check_seconds(name: str, value: Any, optional: bool = True) -> None:
+    """Refuse seconds that are not above 0, or longer than a system can wait.
+
+    Unless the seconds are not `optional`, None stands for no limit.
 
     Raises:
         BadArgument: with the name, the number and what is accepted.
     """
-    right = value is None or 0 < value <= LONGEST_S  # NaN is not
+    right = optional if value is None else isinstance(value, Real) and 0 < float(value) <= LONGEST_S
     check_argument(name, value, right, f"seconds above 0, at most {LONGEST_S:,.0f}")
 
 
@@ -337,7 +350,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x' or 'y'?"`` for the known names nearest to `name`, or ``""``."""
     import difflib  # here, because `import gem` is to be light and few names are misspelt
 
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    close = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+import gem
 from gem import errors
 
 CLASSES = [
@@ -125,9 +126,41 @@ def test_without_pip_the_command_is_uvs(monkeypatch):
     assert errors.install_command("data").startswith("uv pip install --python ")
 
 
-@pytest.mark.parametrize("value", [0, -1, 0.5, math.nan, "3"])
+@pytest.mark.parametrize("value", [0, -1, 0.5, 2.5, math.nan, math.inf, "3", True])
 def test_what_is_no_number_of_the_least_or_more_is_refused(value):
-    with pytest.raises(errors.BadArgument, match="accepted: 1 or more"):
+    with pytest.raises(errors.BadArgument, match=r"turns is .*; accepted: 1 or more"):
         errors.check_least("turns", value)
     errors.check_least("turns", None)
     errors.check_least("turns", 1)
+    with pytest.raises(errors.BadArgument, match="turns is None; accepted: 1 or more, a whole number"):
+        errors.check_count("turns", None)
+
+
+@pytest.mark.parametrize("value", [0, math.nan, math.inf, "3", None])
+def test_what_is_no_number_of_seconds_is_refused(value):
+    with pytest.raises(errors.BadArgument, match=f"call_s is {value!r}; accepted: seconds above 0"):
+        errors.check_seconds("call_s", value, optional=False)
+    errors.check_seconds("call_s", None)
+    errors.check_seconds("call_s", 0.5, optional=False)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "setting", "value"),
+    [
+        ("multi:MatrixGame-v0", "rounds", 2.5),
+        ("multi:Negotiation-v0", "max_turns", "5"),
+        ("multi:ConnectFour-v0", "depth", "5"),
+        ("multi:ServiceDesk-v0", "scenario", 1),
+        ("db:Library-v0-questions", "domain", 5),
+        ("db:Library-v0-questions", "turn_s", "5"),
+        ("game:Sokoban-v0-easy", "dim_room", 6),
+        ("game:WikiGame-v0-easy", "wiki_backend", 1),
+        ("game:WikiGame-v0-easy", "pages", "5"),
+        ("math:Arithmetic-v0-easy", "operations", None),
+        ("math:Arithmetic-v0-easy", "retry_discount", "1"),
+        ("terminal:Rename-v0-easy", "command_s", "5"),
+    ],
+)
+def test_a_setting_of_the_wrong_type_is_refused_by_name(env_id, setting, value):
+    with pytest.raises(errors.BadArgument, match=f"{setting} is {value!r}.*[Aa]ccepted: "):
+        gem.make(env_id, **{setting: value})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from operator import index
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from gem import seeding
 from gem.content import Image, Obs, Text
-from gem.errors import BadArgument, check_argument
+from gem.errors import BadArgument, check_argument, check_count
 from gem.tasks.base import Task
 from gem.tasks.order import Ordered
 
@@ -63,8 +63,7 @@ class ProceduralTasks(Ordered):
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise BadArgument(f"size is {self.size!r}; accepted: 1 or more tasks.")
+        check_count("size", self.size)
         check_split(self.split)
         seeding.check(self.seed)
 
@@ -137,7 +136,7 @@ def check_choice(name: str, value: Any, known: tuple[str, ...]) -> tuple[str, ..
     Raises:
         BadArgument: when a name is unknown, or there is none; the message calls the argument `name`.
     """
-    names = (value,) if isinstance(value, str) else tuple(value)
+    names = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
     if not names or not set(names) <= set(known):
         raise BadArgument(f"{name} is {value!r}; accepted: one or more of {', '.join(map(repr, known))}.")
     return names

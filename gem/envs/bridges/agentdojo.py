@@ -21,7 +21,7 @@ from gem.core import Env, Start, Step
 from gem.envs.bridges.specs import AGENTDOJO_SUITES
 from gem.envs.kit.splits import Exclude, Split, check_split
 from gem.envs.kit.workspace import MAX_CALLS, TurnReport, WorkCall, write_call
-from gem.errors import BadArgument, check_argument, check_least, did_you_mean
+from gem.errors import BadArgument, check_argument, check_count, did_you_mean
 from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 from gem.tools import calls
@@ -121,7 +121,7 @@ class AgentDojoEnv(Env):
         self.attacked = self.suite != name
         suite = _suite(self.suite)
         check_split(split, exclude)
-        check_least("max_turns", max_turns)
+        check_count("max_turns", max_turns)
         asked = (("task", task, suite.user_tasks), ("injection", injection, suite.injection_tasks))
         for kind, given, known in asked:
             if given is not None and given not in known:

@@ -27,7 +27,7 @@ from gem.errors import (
     NoVerdict,
     ToolError,
     WorkerDied,
-    check_argument,
+    check_seconds,
     needs_extra,
 )
 from gem.parsing import drop_all_thinking
@@ -109,7 +109,7 @@ class OpenEnvEnv(Env):
             headers: HTTP headers to send, for example with a key.
             call_s: seconds that one answer may take.
         """
-        check_argument("call_s", call_s, call_s > 0, "more than 0")
+        check_seconds("call_s", call_s, optional=False)
         self._app = None if is_server(name) else _read_app(name)
         self.url, self.field, self.shown = name.rstrip("/"), field, shown
         self.headers, self.call_s = dict(headers or {}), call_s

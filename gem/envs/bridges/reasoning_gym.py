@@ -28,7 +28,7 @@ from gem.errors import (
     NoSolver,
     NoVerdict,
     UnknownEnv,
-    check_argument,
+    check_count,
     did_you_mean,
 )
 from gem.parsing import boxed, boxed_or_tagged
@@ -126,7 +126,7 @@ class ReasoningGymEnv(Env):
         """
         if name not in DATASETS:
             raise UnknownEnv(f"reasoning-gym has no data set {name!r}.{did_you_mean(name, DATASETS)}")
-        check_argument("size", size, isinstance(size, int) and size >= 1, "1 or more questions")
+        check_count("size", size)
         accepted = [f.name for f in dataclasses.fields(DATASETS[name][1]) if f.name not in ("seed", "size")]
         check_accepted(accepted, config, f"rg:{name}", "size", "seed")
         self.name = name

@@ -23,7 +23,7 @@ from gem.envs.kit.workspace import (
     write_call,
 )
 from gem.envs.seats.seat_env import SeatEnv
-from gem.errors import check_argument, check_least
+from gem.errors import check_argument, check_count
 from gem.graders.base import Grader
 from gem.record import StopReason
 from gem.tools.base_tool import BaseTool
@@ -124,7 +124,7 @@ class TelecomSoloEnv(DomainTasks, WorkspaceEnv):
             BadArgument: for another split, exclude or budget, or data that do not fit the package.
             MissingData: where the folder in the variable TAU2_DATA_DIR lacks a file.
         """
-        check_least("max_turns", max_turns)
+        check_count("max_turns", max_turns)
         self.name, self.split, self.max_turns = name, split, max_turns
         self._data = read_domain(name)
         self.tasks = self._data.choose_tasks(split, exclude)

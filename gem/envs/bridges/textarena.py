@@ -26,7 +26,7 @@ from gem.errors import (
     BadArgument,
     MissingData,
     UnknownEnv,
-    check_argument,
+    check_count,
     did_you_mean,
     missing_extra,
 )
@@ -223,7 +223,7 @@ class TextArenaGame(SeatedEnv):
         Raises:
             UnknownEnv, BadArgument, MissingData: see `Game`.
         """
-        check_argument("num_players", num_players, num_players >= 2, "2 or more. For one: TextArenaEnv")
+        check_count("num_players", num_players, 2)  # for one: TextArenaEnv
         self.name = name
         self.seats = tuple(f"player_{i}" for i in range(num_players))
         self._game = Game(name, config)

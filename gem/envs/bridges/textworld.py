@@ -22,7 +22,7 @@ from gem.core import Env, Start, Step
 from gem.envs.bridges.generators import GlobalGenerators
 from gem.envs.bridges.specs import TEXTWORLD_SETTINGS
 from gem.envs.kit.splits import Split, check_split, split_of
-from gem.errors import BadArgument, NoSolver, check_argument, check_least, did_you_mean
+from gem.errors import BadArgument, NoSolver, check_argument, check_count, did_you_mean
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.worlds import import_world
@@ -97,7 +97,7 @@ class TextWorldEnv(Env):
         if name not in TEXTWORLD_SETTINGS:
             raise BadArgument(f"no kind of game {name!r}.{did_you_mean(name, TEXTWORLD_SETTINGS)}")
         check_split(split)
-        check_least("max_turns", max_turns)
+        check_count("max_turns", max_turns)
         usual = TEXTWORLD_SETTINGS[name]
         check_argument("settings", settings, isinstance(settings, Mapping | None), "options by name, or None")
         for key, value in (settings or {}).items():

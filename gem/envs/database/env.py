@@ -25,7 +25,15 @@ from gem.envs.kit.workspace import (
     read,
     submit_spec,
 )
-from gem.errors import BadArgument, NoSolver, ToolError, check_argument, did_you_mean
+from gem.errors import (
+    BadArgument,
+    NoSolver,
+    ToolError,
+    check_argument,
+    check_count,
+    check_seconds,
+    did_you_mean,
+)
 from gem.graders.sql import Row, same_rows, same_state
 from gem.record import StopReason
 from gem.sandbox.base import Sandbox, SandboxFailed
@@ -153,14 +161,14 @@ class DatabaseEnv(WorkspaceEnv):
             MissingExtra: for ``postgres`` without psycopg or without a dsn.
             NoVerdict: for a server that cannot be reached.
         """
-        if isinstance(domain, str):
+        if not isinstance(domain, Domain):
             if domain not in DOMAINS:
                 hint = did_you_mean(domain, DOMAINS)
                 raise BadArgument(f"domain is {domain!r}.{hint} Accepted: {', '.join(DOMAINS)}.")
             domain = DOMAINS[domain]
         check_argument("kind", kind, kind in ("questions", "operations"), "'questions', 'operations'")
-        if max_turns < 1 or not turn_s > 0:
-            raise BadArgument(f"max_turns is {max_turns}, turn_s {turn_s}; accepted: 1 or more, above 0.")
+        check_count("max_turns", max_turns)
+        check_seconds("turn_s", turn_s, optional=False)
         check_argument("backend", backend, backend in _DIALECTS, "'sqlite', 'postgres'")
         if backend == "postgres":
             postgres.server(dsn)

@@ -21,7 +21,15 @@ from gem.envs.kit.workspace import (
     submit_spec,
     write_call,
 )
-from gem.errors import BadArgument, NoVerdict, ToolError, did_you_mean, missing_extra
+from gem.errors import (
+    BadArgument,
+    NoVerdict,
+    ToolError,
+    check_argument,
+    check_count,
+    did_you_mean,
+    missing_extra,
+)
 from gem.graders.sql import Row
 from gem.record import StopReason
 from gem.tools.base_tool import BaseTool
@@ -102,8 +110,8 @@ class McpPostgresEnv(WorkspaceEnv):
                 f"no family {task!r} of database tasks.{did_you_mean(task, FAMILIES)} There are: "
                 f"{', '.join(FAMILIES)}."
             )
-        if level not in (None, "easy", "hard") or max_turns < 1:
-            raise BadArgument(f"level is {level!r}, max_turns {max_turns}; accepted: easy, hard, 1 or more.")
+        check_argument("level", level, level in (None, "easy", "hard"), "easy, hard, None")
+        check_count("max_turns", max_turns)
         if find_spec("mcp") is None:
             raise missing_extra("mcp:Postgres-v0", "mcp", "mcp")
         self.names = [task] if task else [name for name in FAMILIES if level in (None, FAMILIES[name].level)]

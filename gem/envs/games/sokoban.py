@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from heapq import heappop, heappush
 from random import Random
@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from gem.envs.kit.drawing import AMBER, BLUE, GREEN, INK, PAPER, RED, WHITE, CellCanvas
 from gem.envs.kit.text_game import DIRECTIONS, DirectionGame, Play, RenderMode, Reward, choose
-from gem.errors import IllegalMove
+from gem.errors import IllegalMove, check_argument
 from gem.tasks.procedural import Range, interval
 
 SMALLEST, LARGEST = 5, 12
@@ -100,7 +100,10 @@ class Sokoban(DirectionGame):
         dim_room: tuple[int, int] | None = None,
     ) -> None:
         """Set the room and the budget; `dim_room` is upstream's name for (height, width)."""
-        height, width = (height, width) if dim_room is None else dim_room
+        if dim_room is not None:
+            is_pair = isinstance(dim_room, Sequence) and len(dim_room) == 2
+            check_argument("dim_room", dim_room, is_pair, "(height, width)")
+            height, width = dim_room
         self.heights = interval("height", height, SMALLEST, LARGEST)
         self.widths = interval("width", width, SMALLEST, LARGEST)
         room = (self.heights[0] - 2) * (self.widths[0] - 2)

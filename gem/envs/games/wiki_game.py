@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from gem.envs.kit.drawing import BLUE, GREEN, GREY, INK, RULE, WHITE, Canvas, text_width, wrap_words
 from gem.envs.kit.text_game import Play, RenderMode, Reward, TextGame, choose
-from gem.errors import BadArgument, IllegalMove, check_argument, needs_extra
+from gem.errors import BadArgument, IllegalMove, check_argument, check_count, needs_extra
 from gem.tasks.procedural import Range, interval
 from gem.tasks.world import World, built_in
 
@@ -74,7 +74,7 @@ class WikiGame(TextGame):
             check_argument(
                 "wiki_backend",
                 wiki_backend,
-                wiki_backend.endswith(".zim"),
+                str(wiki_backend).endswith(".zim"),
                 "'world', or the path of a .zim file. No live service is asked",
             )
             zim = wiki_backend
@@ -83,6 +83,7 @@ class WikiGame(TextGame):
         self.warn_of_few_turns(
             max_turns, most, f"WikiGame got {max_turns=}; {most} clicks need as many turns."
         )
+        check_count("pages", pages)
         self.zim, self.pages = zim, pages
         self._pairs = pairs(self.world, self.clicks)
         if not self._pairs:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from gem import seeding
 from gem.content import Obs, join, text_of
 from gem.core import Env, Start, Step
-from gem.errors import BadArgument, check_argument
+from gem.errors import BadArgument, check_argument, check_count
 from gem.graders.base import BOXED, Grader, Score, check_score, grade_with
 from gem.parsing import boxed
 from gem.record import StopReason
@@ -67,9 +67,9 @@ class DatasetEnv(Env):
         Raises:
             BadArgument: for less than one attempt, or a discount outside 0 to 1.
         """
-        if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
-            raise BadArgument(f"max_attempts is {max_attempts!r}; accepted: 1 or more.")
-        check_argument("retry_discount", retry_discount, 0 <= retry_discount <= 1, "0 to 1")
+        check_count("max_attempts", max_attempts)
+        is_share = isinstance(retry_discount, int | float) and 0 <= retry_discount <= 1
+        check_argument("retry_discount", retry_discount, is_share, "0 to 1")
         self._tasks = tasks
         self.grader = grader
         self.max_attempts = self.max_turns = max_attempts

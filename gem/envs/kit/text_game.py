@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 from gem.content import Image, Obs, Text
 from gem.core import _NEW, Env, Start, Step
 from gem.envs.kit.drawing import Canvas, pillow
-from gem.errors import IllegalMove, NoSolver, check_argument
+from gem.errors import IllegalMove, NoSolver, check_argument, check_count
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -93,7 +93,7 @@ class TextGame(Env):
         Raises:
             BadArgument: for another value. MissingExtra: for pictures without Pillow.
         """
-        check_argument("max_turns", max_turns, max_turns >= 1, "1 or more")
+        check_count("max_turns", max_turns)
         check_argument("reward", reward, reward in ("dense", "sparse"), "'dense', 'sparse'")
         check_argument("render_mode", render_mode, render_mode in ("text", "image"), "'text', 'image'")
         if render_mode == "image":
@@ -106,8 +106,13 @@ class TextGame(Env):
 
     @staticmethod
     def warn_of_few_turns(max_turns: int, needed: int, why: str) -> None:
-        """Warn if the turn budget is below what some episodes need; a short trial may accept that."""
-        if 1 <= max_turns < needed:  # smaller values raise an error elsewhere
+        """Warn if the turn budget is below what some episodes need; a short trial may accept that.
+
+        Raises:
+            BadArgument: for a budget that is no whole number of 1 or more.
+        """
+        check_count("max_turns", max_turns)
+        if max_turns < needed:
             warnings.warn(f"{why} With fewer, some episodes cannot be won.", stacklevel=4)
 
     def draw(self, bounds: tuple[int, int]) -> int:

@@ -11,7 +11,7 @@ from gem.content import Image, Obs, Text, ToolSpec
 from gem.core import Env, Step
 from gem.envs.kit.browser import STEP_MS, Page, check_browser
 from gem.envs.kit.workspace import WorkCall, WorkTurn, read, write_call
-from gem.errors import check_argument, check_least
+from gem.errors import check_argument, check_count
 from gem.parsing import boxed, drop_closed_thinking
 from gem.record import StopReason
 from gem.tools.base_tool import BaseTool
@@ -139,7 +139,7 @@ class WebEnv(Env):
             MissingExtra: without playwright or Chromium. BadArgument: for another value.
         """
         check_argument("picture", picture, isinstance(picture, bool), "True or False")
-        check_least("max_turns", max_turns)
+        check_count("max_turns", max_turns)
         check_browser("an environment of web pages")
         self.picture, self.max_turns = picture, max_turns
         self.turn = 0

@@ -51,7 +51,7 @@ class ConnectFour(SeatedGame):
     def __init__(self, opening: int = 4, depth: int = 5) -> None:
         """Choose the number of stones on the board at the start, and the search depth of the expert."""
         check_argument("opening", opening, opening in (0, 2, 4), "0, 2 or 4 stones")
-        check_argument("depth", depth, 0 <= depth <= 20, "0 to 20 moves")
+        check_argument("depth", depth, isinstance(depth, int) and 0 <= depth <= 20, "0 to 20 moves")
         super().__init__(max_turns=WIDTH * HEIGHT - opening)
         self.opening, self.depth = opening, depth
 

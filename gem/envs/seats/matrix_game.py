@@ -6,7 +6,7 @@ from typing import Literal
 
 from gem.envs.seats.seated_env import Mode
 from gem.envs.seats.seated_game import SeatedGame
-from gem.errors import check_argument
+from gem.errors import check_argument, check_count
 from gem.parsing import boxed
 from gem.record import StopReason
 
@@ -56,6 +56,7 @@ class MatrixGame(SeatedGame):
     def __init__(self, game: Game = "prisoners_dilemma", rounds: int = 5) -> None:
         """Choose the game and the number of rounds."""
         check_argument("game", game, game in PAYOFFS, ", ".join(PAYOFFS))
+        check_count("rounds", rounds)
         super().__init__(max_turns=rounds)
         self.actions, self.payoffs = PAYOFFS[game]
 

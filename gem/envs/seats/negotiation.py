@@ -9,7 +9,7 @@ from typing import TypeAlias
 from gem.content import printable
 from gem.envs.kit.text_game import integer
 from gem.envs.seats.seated_game import SeatedGame
-from gem.errors import check_argument
+from gem.errors import check_count
 from gem.parsing import boxed, drop_all_thinking, tagged
 from gem.record import StopReason
 
@@ -71,7 +71,7 @@ class Negotiation(SeatedGame):
 
     def __init__(self, max_turns: int = 8) -> None:
         """Choose the largest number of moves."""
-        check_argument("max_turns", max_turns, max_turns >= 2, "2 or more, an offer and an answer")
+        check_count("max_turns", max_turns, 2)  # an offer and an answer
         super().__init__(max_turns)
 
     # -- the instance

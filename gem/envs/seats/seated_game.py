@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gem.envs.seats.seated_env import Mode, MultiStart, MultiStep, SeatedEnv, SeatSelector
-from gem.errors import check_argument
+from gem.errors import check_count
 from gem.record import StopReason
 
 UNREADABLE_ANSWER = "Your answer could not be read."
@@ -24,7 +24,7 @@ class SeatedGame(SeatedEnv):
 
     def __init__(self, max_turns: int) -> None:
         """Set the turn budget that the task states, in steps of the game."""
-        check_argument("max_turns", max_turns, max_turns >= 1, "1 or more")
+        check_count("max_turns", max_turns)
         self.max_turns = max_turns
         self.selector = SeatSelector(self.seats, self.mode)
 

@@ -21,6 +21,8 @@ from gem.errors import (
     NoVerdict,
     ToolError,
     check_argument,
+    check_count,
+    check_seconds,
     did_you_mean,
     install_command,
 )
@@ -132,8 +134,9 @@ class TerminalEnv(WorkspaceEnv):
                 f"{', '.join(FAMILIES)}."
             )
         check_argument("level", level, level in LEVELS, ", ".join(LEVELS))
-        for key, value in (("max_turns", max_turns), ("command_s", command_s), ("time_s", time_s)):
-            check_argument(key, value, value > 0, "more than 0")
+        check_count("max_turns", max_turns)
+        check_seconds("command_s", command_s, optional=False)
+        check_seconds("time_s", time_s, optional=False)
         self.name = name
         self.level = level
         self.given_task = task if task_dir is None else read_folder(task_dir, shims=shims)

@@ -228,7 +228,10 @@ def test_seeds_deal_many_instances(env_id, least):
     assert len(dealt) >= least
 
 
-@pytest.mark.parametrize(("keyword", "value"), [("max_turns", 0), ("reward", "shaped")])
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [*(("max_turns", value) for value in (0, 7.5, float("inf"), "5")), ("reward", "shaped")],
+)
 @every_game
 def test_arguments_without_meaning_are_refused(env_id, keyword, value):
     with pytest.raises(BadArgument, match=keyword):
