@@ -15,7 +15,7 @@ _THINKING = re.compile(  # the group is the end of thinking
     r"|<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷",
     re.IGNORECASE,
 )
-_INVISIBLE = re.compile(  # Unicode's category Cf, but for what is shown
+_INVISIBLE = re.compile(  # Unicode's category Cf, but for what is plain
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
@@ -36,9 +36,9 @@ def drop_thinking(text: str) -> str:
     begun = _THINKING.search(reply)
     if not begun or begun.start() >= 20:
         return reply
-    shown = reply.rstrip(" \t\r\n.$*)]\\")  # what may close a formula or a sentence
-    *_, (box, end, _) = (-1, -1, True), *_closed_braces(shown)
-    return reply if box >= 0 and end == len(shown) - 1 else ""
+    plain = reply.rstrip(" \t\r\n.$*)]\\")  # what may close a formula or a sentence
+    *_, (box, end, _) = (-1, -1, True), *_closed_braces(plain)
+    return reply if box >= 0 and end == len(plain) - 1 else ""
 
 
 def drop_closed_thinking(text: str) -> str:

@@ -41,7 +41,7 @@ def check(
     Args:
         targets: ids, or classes as my_envs.py:MyEnv or my_package.envs:MyEnv.
         seeds: how many episodes to try.
-        thorough: also compare transcripts on every host and under two hash seeds. Takes seconds; ids only.
+        thorough: also compare transcripts on every host and under two hash seeds. Takes seconds.
         faults: also inject faults into its code, tools, sandbox, process and agent. Takes seconds.
         record: write the golden transcript of each id under tests/golden/.
         call_s: seconds that one call of an environment may take before it counts as hanging.

@@ -94,8 +94,8 @@ def check_env(
         seeds: the seeds of the episodes to try; more seeds find more.
         turns: the most turns of a transcript that is compared.
         rules: the rules to run; None means all.
-        hosts: also compare transcripts on the serial, thread and process hosts (ids and specs; seconds).
-        hash_seed: also compare transcripts under two hash seeds, in two processes (ids and specs; seconds).
+        hosts: also compare transcripts on the serial, thread and process hosts (seconds).
+        hash_seed: also compare transcripts under two hash seeds, in two processes (seconds).
         faults: also inject faults, with the rules of `gem.testing.fault_rules` (seconds).
         on_rule: called with the name of each rule before it runs.
         call_s: seconds that one call of the environment may take; None for no limit. One that takes longer is

@@ -375,12 +375,13 @@ def dying_workers(case: Subject) -> None:
 
 @fault_rule
 def nothing_left_behind(case: Subject) -> None:
-    """Broken episodes leave no open file, thread or process after their environment is closed."""
+    """Episodes, broken or whole, leave no open file, thread or process after their environment is closed."""
     agent, _ = _free(case)
-    plan = Faults((Fault("env", "raise", at=1, times=EVER),))
+    plans = [Faults((Fault("env", "raise", at=at, times=EVER),)) for at in (1, 2, EVER)]
 
     def break_and_close() -> None:
-        _play(case, plan, agent)
+        for plan in plans:
+            _play(case, plan, agent)
 
     for _ in range(2):  # what is shared in the process is there by then
         break_and_close()
@@ -392,4 +393,6 @@ def nothing_left_behind(case: Subject) -> None:
     left = [f"{other[what] - one[what]} {what}" for what in one if other[what] - one[what] >= AGAIN]
     if left:
         leaks = ", ".join(left)
-        raise Broken(f"{AGAIN * len(case.seeds)} episodes left {leaks}", "release them in close()")
+        raise Broken(
+            f"{AGAIN * len(plans) * len(case.seeds)} episodes left {leaks}", "release them in close()"
+        )

@@ -18,18 +18,21 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 from gem import errors, registry
+from gem.agents.scripted import ScriptedAgent
 from gem.content import ToolCall, ToolSpec, check_obs, text_of, written_tools
 from gem.core import Env
 from gem.record import SEAT, StopReason
 from gem.seats import MultiStep, SeatedEnv
 from gem.seeding import stream
+from gem.specs import name_of
 from gem.testing.deadline import Deadline
 from gem.testing.places import where
 from gem.testing.transcripts import (
+    PLAIN_ACTION,
     Transcript,
     act,
     difference,
@@ -245,9 +248,11 @@ def _check_step(step: tuple[Any, ...], what: str) -> None:
 
 def _elsewhere(case: Subject) -> registry.EnvSpec:
     """Return the spec by which another process can make the environment, or skip."""
-    if case.claims is None or not isinstance(case.claims.entry_point, str):
-        raise Skip("it takes an id, or a spec whose entry point is 'module:name'")
-    return case.claims
+    entry_point = case.claims.entry_point if case.claims else case.maker
+    place = entry_point if isinstance(entry_point, str) else name_of(entry_point)
+    if place is None:
+        raise Skip("no other process can import it; check an id, or what a file or a module defines")
+    return replace(case.claims or registry.EnvSpec(place, place), entry_point=place)
 
 
 def _attempt_solve(env: Env, seed: int | None = None) -> None:
@@ -933,7 +938,10 @@ def same_on_every_host(case: Subject) -> None:
         raise Skip("slow; asked for with hosts=True")
     case.deterministic()
     claims = _elsewhere(case)
-    if host_dependent([claims], case.seeds, case.turns):
+    env = case.make()
+    env.reset(seed=case.seeds[0])
+    agent = None if _has_actor(env) else ScriptedAgent([PLAIN_ACTION] * case.turns)
+    if host_dependent([claims], case.seeds, case.turns, agent):
         raise Broken(
             "the thread or the process host gave another transcript than the serial one",
             "let an episode follow from its seed alone: no process ids, no clocks, no module state",

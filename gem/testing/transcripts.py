@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gem import registry
+from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.core import Env
 from gem.errors import ContractBroken, NoSolver
@@ -20,10 +21,14 @@ from gem.hosts.base import KINDS
 from gem.record import Limits
 from gem.rollout import Job, rollout
 from gem.seats import SeatedEnv
+from gem.source_files import with_sources
 from gem.specs import EnvSpec
 
 Transcript: TypeAlias = list[tuple[Any, ...]]
 """A transcript: the first observation and info, then action and step result, turn by turn."""
+
+PLAIN_ACTION = "\\boxed{1}"
+"""The action in an environment without a random actor."""
 
 
 def act(env: Env) -> Any:
@@ -31,7 +36,7 @@ def act(env: Env) -> Any:
     try:
         return env.sample_random_action()
     except NoSolver:
-        return everybody(env, "\\boxed{1}")
+        return everybody(env, PLAIN_ACTION)
 
 
 def everybody(env: Env, action: str) -> Any:
@@ -91,7 +96,7 @@ import base64, json, pickle, sys, warnings
 warnings.simplefilter("ignore")
 from gem import registry
 from gem.testing.transcripts import transcript
-specs, seeds, turns = pickle.loads(base64.b64decode(sys.argv[1]))
+specs, seeds, turns = pickle.loads(base64.b64decode(sys.stdin.read()))
 for spec in specs:
     with registry.make(spec) as env:
         print("\\n" + json.dumps([spec.id, repr([transcript(env, seed, turns) for seed in seeds])]))
@@ -107,12 +112,13 @@ def hash_seed_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: i
     Raises:
         ContractBroken: when a process fails.
     """
-    request = base64.b64encode(pickle.dumps((list(specs), list(seeds), turns))).decode()
+    request = base64.b64encode(with_sources(pickle.dumps((list(specs), list(seeds), turns)))).decode()
     outputs: list[dict[str, str]] = []
     for value in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-c", _IN_CHILD, request],
-            env={**os.environ, "PYTHONHASHSEED": value},
+            [sys.executable, "-c", _IN_CHILD],
+            input=request,
+            env={**os.environ, "PYTHONHASHSEED": value, "PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             text=True,
             check=False,
@@ -124,8 +130,12 @@ def hash_seed_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: i
     return [spec.id for spec in specs if outputs[0][spec.id] != outputs[1][spec.id]]
 
 
-def host_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: int = 40) -> list[str]:
-    """Return the ids of the specs whose random play differs between the serial, thread and process hosts.
+def host_dependent(
+    specs: Sequence[EnvSpec], seeds: Sequence[int], turns: int = 40, agent: BaseAgent | None = None
+) -> list[str]:
+    """Return the ids of the specs whose play differs between the serial, thread and process hosts.
+
+    The agent plays; without one, each environment's random actor does.
 
     Raises:
         ContractBroken: when an episode broke on some host.
@@ -133,7 +143,7 @@ def host_dependent(specs: Sequence[EnvSpec], seeds: Sequence[int], turns: int = 
     jobs = [Job(functools.partial(registry.make, spec), seed) for spec in specs for seed in seeds]
     hashes: list[list[str]] = []
     for host in KINDS:
-        episodes = rollout(jobs, RandomAgent(), limits=Limits(turns=turns), host=host)
+        episodes = rollout(jobs, agent or RandomAgent(), limits=Limits(turns=turns), host=host)
         for episode in episodes:
             if episode.error:
                 raise ContractBroken(

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 
 from gem.core import Start, Step
+from gem.errors import NoSolver
 from gem.testing import EchoEnv
 
 
@@ -20,6 +21,13 @@ class KnowsItsProcess(EchoEnv):
 
     def step(self, action):
         return Step(str(os.getpid()), *super().step(action)[1:])
+
+
+class HasNoActor(KnowsItsProcess):
+    __doc__ = EchoEnv.__doc__
+
+    def sample_random_action(self):
+        raise NoSolver
 
 
 class NeedsItsMainProcess(EchoEnv):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gem.cli.check import environment
 from gem.content import ToolSpec, check_obs
 from gem.core import EnvWrapper, Start, Step
 from gem.envs.kit.text_game import Play, TextGame
@@ -362,14 +363,30 @@ def test_a_broken_environment_is_caught_by_its_rules_and_no_others(target, rules
     ],
 )
 def test_what_only_another_process_shows_is_caught(monkeypatch, name, rule, opted, seen):
-    here = str(Path(__file__).parent)
-    monkeypatch.setenv("PYTHONPATH", here)
-    monkeypatch.syspath_prepend(here)
+    monkeypatch.syspath_prepend(Path(__file__).parent)
     spec = EnvSpec("test:Env-v0", f"elsewhere:{name}", solver="exact")
     assert check_env(spec).ok
     report = check_env(spec, **opted)
     assert [finding.rule for finding in report.findings] == [rule], str(report)
     assert seen in report.findings[0].seen
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("place", ["elsewhere", f"{Path(__file__).parent}/elsewhere.py"])
+@pytest.mark.parametrize(
+    ("name", "rule"), [("HashOrdered", "hash-seed"), ("HasNoActor", "same-on-every-host")]
+)
+def test_a_class_without_an_id_is_checked_in_other_processes(monkeypatch, place, name, rule):
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    made = environment(f"{place}:{name}")
+    report = check_env(made, hash_seed=True, hosts=True, rules=[rule, "dying-workers"], seeds=[0])
+    assert rule in [finding.rule for finding in report.findings], str(report)
+    assert not report.skipped
+
+
+def test_what_no_other_process_can_import_is_not_checked_there():
+    report = check_env(lambda: EchoEnv(), hash_seed=True, rules=["hash-seed"])
+    assert "no other process can import it" in report.skipped["hash-seed"]
 
 
 def test_every_rule_is_broken_by_some_environment_here():

@@ -134,6 +134,24 @@ class LeavesFiles(EchoEnv):
         return super().reset(seed)
 
 
+class LeavesFilesOfSteps(EchoEnv):
+    """Opens a file in each step and closes none."""
+
+    def step(self, action):
+        LeavesFiles.opened.append(os.open(os.devnull, os.O_RDONLY))
+        return super().step(action)
+
+
+class LeavesFilesAtTheEnd(EchoEnv):
+    """Opens a file in its last step and closes none."""
+
+    def step(self, action):
+        step = super().step(action)
+        if step.done:
+            LeavesFiles.opened.append(os.open(os.devnull, os.O_RDONLY))
+        return step
+
+
 def tools(wrapper=ToolEnvWrapper):
     return wrapper(EchoEnv(), [FunctionTool(double)])
 
@@ -147,8 +165,8 @@ def found_by(target, **options):
 @pytest.mark.parametrize(
     ("target", "rules"),
     [
-        (Remembers, {"no-false-zero", "broken-off"}),
-        (SeatsRemember, {"no-false-zero", "broken-off"}),
+        (Remembers, {"no-false-zero", "broken-off", "dying-workers"}),
+        (SeatsRemember, {"no-false-zero", "broken-off", "dying-workers"}),
         (LocksItself, {"broken-off"}),
         (HidesErrors, {"broken-off"}),
         (partial(tools, HidesTools), {"broken-tools"}),
@@ -181,9 +199,10 @@ def test_a_lock_that_outlives_its_process_is_caught(tmp_path):
 
 
 @pytest.mark.system
-def test_files_that_stay_open_are_caught():
+@pytest.mark.parametrize("target", [LeavesFiles, LeavesFilesOfSteps, LeavesFilesAtTheEnd])
+def test_files_that_stay_open_are_caught(target):
     try:
-        report = check_env(LeavesFiles, rules=["nothing-left-behind"], seeds=(0,))
+        report = check_env(target, rules=["nothing-left-behind"], seeds=(0,))
     finally:
         while LeavesFiles.opened:
             os.close(LeavesFiles.opened.pop())
