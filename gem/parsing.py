@@ -20,6 +20,22 @@ _INVISIBLE = re.compile(  # Unicode's category Cf, but for what is plain
 )
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
 
+_STYLES = "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol"
+STYLES = frozenset(_STYLES.split("|"))
+STYLED = re.compile(rf"\\(?:{_STYLES})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
+_WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_LAYOUT = (
+    (re.compile(r"\\(?:[ ,;:>]|q?quad(?![a-zA-Z]))"), " "),
+    (re.compile(r"\\!|\\(?:left|right)(?=\s*\\?[()\[\]{}])"), ""),
+    (re.compile(r"\\(?:long)?(?:to|rightarrow)(?![a-zA-Z])|→"), "->"),
+    (re.compile(r"\\times(?![a-zA-Z])"), "×"),
+    (re.compile(r"(?<=\d)\s?(?:\^\s?(?:\\circ|\{\s?\\circ\s?\})|°)(?!\s*\w)"), ""),
+    (re.compile(r"\\(?:texttt|mathtt|textsf|emph)\s?\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"(?<![^-$])\\[dt]?frac\s?\{(\d+)\}\s?\{(\d+)\}(?=[.$]*\Z)"), r"\1/\2"),  # no part of 2½
+    (re.compile(r"\\([{}_%#&$])"), r"\1"),
+)
+_QUOTES = dict(zip("\"'`$“‘", "\"'`$”’", strict=True))
+
 
 def drop_thinking(text: str) -> str:
     r"""Return a reply without its thinking: what stands behind the last ``</think>``.
@@ -114,6 +130,49 @@ def boxed(text: str) -> str | None:
         if start > best_start:
             best_start, best_end = start, end
     return text[best_start:best_end].strip() if best_start >= 0 else None
+
+
+def strip_styles(text: str, between: str = "") -> str:
+    r"""Return a text with the contents of its styles, such as \text{}, instead of them.
+
+    Args:
+        text: mathematics or words.
+        between: what is written on both sides of a content.
+    """
+    inside = STYLED.sub(rf"{between}\1{between}", text) if "\\" in text else text
+    return STYLED.sub(rf"{between}\1{between}", inside) if "\\" in inside else inside  # a style in a style
+
+
+def strip_markup(text: str) -> str:
+    r"""Return the content of a box as plain text, without what LaTeX and quotation only lay out.
+
+    These are styles, spaces, arrows, escaped signs, a fraction of numerals, degrees, invisible and wide
+    characters, quotes or ``$`` around the whole, and a full stop behind it.
+
+    >>> [strip_markup(text) for text in (r"\text{right}", r"(1,\,2)", r"C \to A", "10.", r"\{1\}")]
+    ['right', '(1, 2)', 'C -> A', '10', '{1}']
+    """
+    text = strip_styles(drop_invisible(text).translate(_WIDE))
+    for pattern, plain in _LAYOUT:
+        text = pattern.sub(plain, text)
+    for _ in range(2):
+        text = text.strip()
+        if text.endswith(".") and not text.endswith(".."):
+            text = text[:-1].rstrip()
+        first, inside, last = text[:1], text[1:-1], text[-1:]
+        if inside and _QUOTES.get(first) == last and first not in inside and last not in inside:
+            text = inside
+    return text.strip()
+
+
+def read_box(text: str) -> Iterator[str]:
+    """Yield what the last box of a reply may say: its content, then if it differs its plain text.
+
+    A reader takes the first that it can read, so that markup does not decide.
+    """
+    inside = boxed(text)
+    if inside is not None:
+        yield from dict.fromkeys((inside, strip_markup(inside)))
 
 
 def ends_box(text: str) -> bool:

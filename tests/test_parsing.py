@@ -13,6 +13,8 @@ from gem.parsing import (
     drop_thinking,
     ends_box,
     fences,
+    read_box,
+    strip_markup,
     tagged,
 )
 
@@ -242,6 +244,68 @@ def test_what_is_fenced_comes_back(program):
     assert code(f"Here:\n```python\n{program}\n```\nDone.", "python") == program.rstrip("\n")
 
 
+# -- markup
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (r"\text{right}", "right"),
+        (r"\text{not }\textbf{\text{up}}", "not up"),
+        (r"\texttt{up}.", "up"),
+        (r"$\mathbf{10}$", "10"),
+        ("“10.”", "10"),
+        ("'10'.", "10"),
+        ("\u200b\uff11\uff10", "10"),
+        (r"1\ 2\,4", "1 2 4"),
+        (r"\left(1,\;2\right)", "(1, 2)"),
+        (r"C \to A", "C -> A"),
+        ("C→A", "C->A"),
+        (r"\{\"0\": 1\_000\}".replace('\\"', '"'), '{"0": 1_000}'),
+        (r"3 \times 331", "3 × 331"),
+        (r"37.87^\circ.", "37.87"),
+        (r"37.87^{\circ}", "37.87"),
+        (r"-\frac{1}{2}", "-1/2"),
+        (r"$\dfrac{1}{2}$.", "1/2"),
+        ("10", "10"),
+        ("", ""),
+    ],
+)
+def test_a_box_is_read_without_its_markup(text, plain):
+    assert strip_markup(text) == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"2\frac{1}{2}",
+        r"\frac{1}{2}3",
+        r"\frac{x}{2}",
+        r"\sqrt{10}",
+        r"\cancel{up}",
+        r"\phantom{1}0",
+        "10^2",
+        "10²",
+        "10...",
+        "10 C°",
+        '"up" or "down"',
+        "(up)",
+        "[)",
+        "~5",
+        r"\right",
+        r"\tool",
+    ],
+)
+def test_what_carries_meaning_is_no_markup(text):
+    assert strip_markup(text) == text
+
+
+def test_the_plain_text_of_a_box_comes_after_its_content():
+    assert [*read_box(r"\boxed{1} \boxed{\text{2}}")] == [r"\text{2}", "2"]
+    assert [*read_box(r"\boxed{2}")] == ["2"]
+    assert [*read_box("2")] == []
+
+
 # -- hostile text
 
 
@@ -258,6 +322,12 @@ HOSTILE = [
     "}" * 1_000_000,
     "\\" * 1_000_000,
     "\\boxed{" + "\\" * 1_000_000,
+    "\\boxed{" + "\\text{" * 150_000 + "}" * 150_001,
+    "\\boxed{" + "\\text{{}" * 100_000 + "}" * 100_001,
+    "\\boxed{" + "\\text{" + "{}" * 400_000 + "\\{}}",
+    "\\boxed{" + "\\left " * 100_000 + "1^ " * 100_000 + "}",
+    "\\boxed{" + "\\frac{1}{2}..." * 70_000 + "1}",
+    "\\boxed{" + "\"'" * 300_000 + "." * 300_000 + "}",
     "\\boxed" + " " * 1_000_000,
     "\\boxed " * 150_000,
     "\\boxed{\\{" + "\\}" * 500_000,
@@ -278,6 +348,8 @@ HOSTILE = [
 def test_a_megabyte_of_anything_is_read_in_one_pass(text):
     """A parser that went back over the text would take hours here: there is nothing to time."""
     boxed(text)
+    [*read_box(text)]
+    strip_markup(text)
     tagged(text, "answer")
     code(text)
     code(text, "python")

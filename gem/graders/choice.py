@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
-from gem.graders.mathematics.notation import strip_styles
 from gem.graders.text import exact_match
-from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking
+from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
 from gem.tasks.columns import Columns
 from gem.tasks.files import scan
 from gem.tasks.sources import cell, has_cell

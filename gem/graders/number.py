@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics import number_words
-from gem.graders.mathematics.notation import strip_styles
 from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.units import read_unit
-from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking
+from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
 
 LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read

@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
-from gem.graders.mathematics.notation import strip_styles
-from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking
+from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

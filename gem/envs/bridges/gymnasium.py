@@ -17,7 +17,7 @@ import numpy as np
 from gem import seeding
 from gem.core import Env, Start, Step
 from gem.errors import UnknownEnv, check_least, did_you_mean
-from gem.parsing import boxed
+from gem.parsing import read_box
 from gem.record import StopReason
 
 _MOVES = {"left": 0, "down": 1, "right": 2, "up": 3}
@@ -256,13 +256,11 @@ def finish_step(text: str, reward: float, chosen: int | None, won: bool | None, 
 
 def read_action(action: str, words: Mapping[str, int]) -> int | None:
     """Return the action that the last box names, by word or number; None when it names none."""
-    text = boxed(action)
-    if text is None:
-        return None
-    name = " ".join(text.lower().replace("-", " ").replace("_", " ").split())
-    for word, number in words.items():
-        if name in (word, str(number)) or name == word.replace(" ", ""):
-            return number
+    for text in read_box(action):
+        name = " ".join(text.lower().replace("-", " ").replace("_", " ").split())
+        for word, number in words.items():
+            if name in (word, str(number)) or name == word.replace(" ", ""):
+                return number
     return None
 
 

@@ -19,7 +19,7 @@ from gem import seeding
 from gem.envs.bridges.specs import OPENSPIEL_GAMES
 from gem.envs.seats.seated_game import SeatedGame
 from gem.errors import BadArgument, check_argument, did_you_mean
-from gem.parsing import boxed
+from gem.parsing import read_box
 from gem.record import Episode, StopReason
 
 Expert = Literal["equilibrium", "exploiter"]
@@ -108,7 +108,9 @@ class OpenSpielGame(SeatedGame):
         """Apply the action of the player whose turn it is."""
         ((seat, text),) = moves.items()
         state = _state(self.name, self.moves)
-        chosen = _names(state).get("".join((boxed(text) or "").lower().split()))
+        names = _names(state)
+        words = ("".join(inside.lower().split()) for inside in read_box(text))
+        chosen = next((names[word] for word in words if word in names), None)
         if chosen is None:
             self.forfeit(seat, -_game(self.name).min_utility())
             return

@@ -31,7 +31,7 @@ from gem.errors import (
     check_count,
     did_you_mean,
 )
-from gem.parsing import boxed, boxed_or_tagged
+from gem.parsing import boxed, boxed_or_tagged, strip_markup
 from gem.record import StopReason
 from gem.specs import check_accepted
 
@@ -161,6 +161,9 @@ class ReasoningGymEnv(Env):
             info = {"success": False, "correct": False, "stop": StopReason.UNREADABLE.value}
             return Step(f"Your answer could not be read. {ANSWER_FORM}", 0.0, True, False, info)
         score, why = self._score(answer, self._entry, self._need_seed())
+        if score < 1.0 and (plain := strip_markup(answer)) != answer:
+            other = self._score(plain, self._entry, self._need_seed())
+            score, why = other if other[0] > score else (score, why)
         correct = score >= 1.0
         info = {
             "success": correct,

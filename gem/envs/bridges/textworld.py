@@ -23,7 +23,7 @@ from gem.envs.bridges.generators import GlobalGenerators
 from gem.envs.bridges.specs import TEXTWORLD_SETTINGS
 from gem.envs.kit.splits import Split, check_split, split_of
 from gem.errors import BadArgument, NoSolver, check_argument, check_count, did_you_mean
-from gem.parsing import boxed
+from gem.parsing import read_box
 from gem.record import StopReason
 from gem.worlds import import_world
 
@@ -190,9 +190,10 @@ class TextWorldEnv(Env):
 
         Inform takes several commands in a line, and some that write files or change what it prints.
         """
-        words = (boxed(action) or "").split()
-        command = " ".join(words)
-        if not words or len(command) > _LONGEST or not _PLAIN.fullmatch(command):
+        commands = (" ".join(inside.split()) for inside in read_box(action))
+        command = next(filter(_PLAIN.fullmatch, commands), "")
+        words = command.split()
+        if not words or len(command) > _LONGEST:
             return None
         first = words[0].lower()
         if "then" in map(str.lower, words) or (first not in _SHORT and first not in self._play.state.verbs):

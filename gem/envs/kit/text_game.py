@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
@@ -16,7 +17,7 @@ from gem.content import Image, Obs, Text
 from gem.core import _NEW, Env, Start, Step
 from gem.envs.kit.drawing import Canvas, pillow
 from gem.errors import IllegalMove, NoSolver, check_argument, check_count
-from gem.parsing import boxed
+from gem.parsing import read_box
 from gem.record import StopReason
 
 Reward = Literal["dense", "sparse"]
@@ -127,7 +128,10 @@ class TextGame(Env):
         raise NotImplementedError(f"{type(self).__name__} must define deal().")
 
     def parse(self, move: str) -> Any:
-        r"""Return the move that the text inside ``\boxed{}`` means; raise ValueError if it means none."""
+        r"""Return the move that the text inside ``\boxed{}`` means; raise ValueError if it means none.
+
+        A text that means none is tried without its markup, as of ``\text{}``; see `gem.parsing.read_box`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define parse().")
 
     def play(self, move: Any) -> Play | str:
@@ -204,12 +208,11 @@ class TextGame(Env):
     def step(self, action: str) -> Step:
         """Read the answer, make the move and compute the reward; see Env.step."""
         self.turn += 1
-        text = boxed(action)
-        try:
-            if text is None:
-                raise ValueError
-            move = self.parse(text)
-        except ValueError:
+        for text in read_box(action):
+            with suppress(ValueError):
+                move = self.parse(text)
+                break
+        else:
             return self._unreadable()
         info: dict[str, Any] = {}
         try:
@@ -300,13 +303,15 @@ def integer(text: str) -> int:
 def numerals(text: str) -> list[str]:
     """Return the numerals in `text`, separated by spaces or commas; without these, each digit is one.
 
-    >>> numerals("1 2 3") == numerals("1, 2, 3") == numerals("123")
+    Parentheses around them do not matter.
+
+    >>> numerals("1 2 3") == numerals("(1, 2, 3)") == numerals("123")
     True
 
     Raises:
         ValueError: for anything else.
     """
-    parts = text.replace(",", " ").split()
+    parts = text.strip("()").replace(",", " ").split()
     if not text.isascii() or not "".join(parts).isdigit():
         raise ValueError
     return parts if len(parts) > 1 else list(parts[0])

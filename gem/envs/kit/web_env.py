@@ -12,7 +12,7 @@ from gem.core import Env, Step
 from gem.envs.kit.browser import STEP_MS, Page, check_browser
 from gem.envs.kit.workspace import WorkCall, WorkTurn, read, write_call
 from gem.errors import check_argument, check_count
-from gem.parsing import boxed, drop_closed_thinking
+from gem.parsing import drop_closed_thinking, read_box
 from gem.record import StopReason
 from gem.tools.base_tool import BaseTool
 
@@ -279,7 +279,7 @@ def read_actions(action: str) -> WorkTurn:
     text = drop_closed_thinking(action[-_MAX_ACTION:])
     calls = [call for line in text.splitlines() for call in _read_line(line)]
     if not calls:
-        calls = _read_line(boxed(text) or "")
+        calls = next(filter(None, map(_read_line, read_box(text))), [])
     return read("\n".join(calls), ACTIONS, submits=False) if calls else WorkTurn((), False)
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from gem.content import ToolSpec
 from gem.core import Env, Step
 from gem.errors import ToolError, did_you_mean
-from gem.parsing import boxed, drop_closed_thinking
+from gem.parsing import drop_closed_thinking, read_box
 from gem.record import StopReason
 from gem.tools import calls, schema
 from gem.tools.base_tool import BaseTool, tools_in_class
@@ -158,7 +158,7 @@ def _submits(action: str, matches: Sequence[Found], in_a_box: bool, tools: Seque
     text = text[: min(cut, default=len(text))]
     if _SUBMIT_TAG.search(text):
         return True
-    return in_a_box and (boxed(text) or "").strip().lower() == "done"
+    return in_a_box and any(inside.lower() == "done" for inside in read_box(text))
 
 
 class TurnReport:

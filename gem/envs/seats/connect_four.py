@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from gem.content import Image
 from gem.envs.kit.drawing import AMBER, BLUE, GREY, PAPER, RED, CellCanvas
 from gem.envs.kit.text_game import integer
 from gem.envs.seats.seated_game import SeatedGame
 from gem.errors import check_argument
-from gem.parsing import boxed
+from gem.parsing import read_box
 from gem.record import StopReason
 
 WIDTH, HEIGHT = 7, 6
@@ -71,10 +73,11 @@ class ConnectFour(SeatedGame):
     def play(self, moves: dict[str, str]) -> None:
         """Drop a stone."""
         ((player, text),) = moves.items()
-        try:
-            column = integer(boxed(text) or "") - 1
-        except ValueError:
-            column = -1
+        column = -1
+        for inside in read_box(text):
+            with suppress(ValueError):
+                column = integer(inside) - 1
+                break
         if column not in self._free():
             self.forfeit(player, 1.0)
             return

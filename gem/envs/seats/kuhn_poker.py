@@ -7,7 +7,7 @@ from typing import Literal
 
 from gem.envs.seats.seated_game import SeatedGame
 from gem.errors import check_argument
-from gem.parsing import boxed
+from gem.parsing import read_box
 from gem.record import StopReason
 
 Expert = Literal["equilibrium", "exploiter"]
@@ -87,8 +87,9 @@ class KuhnPoker(SeatedGame):
     def play(self, moves: dict[str, str]) -> None:
         """Check, bet, fold or call."""
         ((player, text),) = moves.items()
-        move = (boxed(text) or "").lower()
-        if move not in self.allowed:
+        words = map(str.lower, read_box(text))
+        move = next((word for word in words if word in self.allowed), "")
+        if not move:
             self.forfeit(player, 2.0)
             return
         other = self._other(player)

@@ -7,7 +7,7 @@ from typing import Literal
 from gem.envs.seats.seated_env import Mode
 from gem.envs.seats.seated_game import SeatedGame
 from gem.errors import check_argument, check_count
-from gem.parsing import boxed
+from gem.parsing import read_box
 from gem.record import StopReason
 
 Game = Literal["prisoners_dilemma", "stag_hunt", "coordination"]
@@ -90,8 +90,8 @@ class MatrixGame(SeatedGame):
         chosen: dict[str, int] = {}
         unreadable: list[str] = []
         for name, text in moves.items():
-            word = (boxed(text) or "").lower()
-            if word in self.actions:
+            words = map(str.lower, read_box(text))
+            if word := next((word for word in words if word in self.actions), ""):
                 chosen[name] = self.actions.index(word)
             else:
                 unreadable.append(name)

@@ -10,7 +10,7 @@ from gem.content import printable
 from gem.envs.kit.text_game import integer
 from gem.envs.seats.seated_game import SeatedGame
 from gem.errors import check_count
-from gem.parsing import boxed, drop_all_thinking, tagged
+from gem.parsing import drop_all_thinking, read_box, tagged
 from gem.record import StopReason
 
 ITEMS = ("books", "hats", "balls")
@@ -123,18 +123,17 @@ class Negotiation(SeatedGame):
         ((player, text),) = moves.items()
         other = self._other(player)
         message = _message(text)
-        word, *numbers = (boxed(text) or "").lower().split() or [""]
-        share = self._share(numbers)
+        word, share = self._read_move(text)
         if message:
             self.tell(other, f'{player} says: "{message}"')
-        if word == "accept" and not numbers and self.offers:
+        if word == "accept" and self.offers:
             proposer, asked = self.offers[-1]
             self.tell(other, f"{player} accepts your offer.")
             self._close({proposer: asked, player: self.rest(asked)})
-        elif word == "leave" and not numbers:
+        elif word == "leave":
             self.tell(other, f"{player} breaks off the talks.")
             self._close(None)
-        elif word == "take" and share is not None:
+        elif share is not None:
             self.offers.append((player, share))
             left = self.rest(share)
             self.tell(
@@ -181,6 +180,16 @@ class Negotiation(SeatedGame):
             "joint": (a + b) / max(x + y for x, y in all_),
             "nash": a * b / max(x * y for x, y in all_),
         }
+
+    def _read_move(self, text: str) -> tuple[str, Share | None]:
+        """Return the word of a move, and the share that is to be taken."""
+        for inside in read_box(text):
+            word, *numbers = inside.lower().replace(",", " ").split() or [""]
+            if word in ("accept", "leave") and not numbers:
+                return word, None
+            if word == "take" and (share := self._share(numbers)) is not None:
+                return word, share
+        return "", None
 
     def _share(self, numbers: list[str]) -> Share | None:
         try:

@@ -19,12 +19,10 @@ from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import LENGTH, english, read
 from gem.graders.mathematics.notation import (
     INLINE,
-    STYLED,
     Unread,
     canonical,
     normalise_text,
     prepare_text,
-    strip_styles,
     strip_to_words,
 )
 from gem.graders.mathematics.nouns import is_unit_or_noun
@@ -35,6 +33,7 @@ from gem.graders.mathematics.statements import stated_answer
 from gem.graders.mathematics.trees import Node, bare, rename_variables, subtrees, symbols
 from gem.graders.mathematics.units import asked_unit
 from gem.graders.mathematics.values import is_unevaluated
+from gem.parsing import STYLED, strip_styles
 
 _INTEGER = re.compile(r"([+-]?)(\d+|0*[1-9]\d{0,2}(?:,\d{3})+)", re.ASCII)
 _CHOICE = re.compile(

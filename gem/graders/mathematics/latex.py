@@ -22,9 +22,10 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from gem.graders.mathematics.languages import word_set
-from gem.graders.mathematics.notation import FUNCTIONS, STYLES, Unread, rewrite_numbers
+from gem.graders.mathematics.notation import FUNCTIONS, Unread, rewrite_numbers
 from gem.graders.mathematics.trees import Node
 from gem.graders.mathematics.units import UNITS, fold_case, measure
+from gem.parsing import STYLES
 
 LENGTH = 1200
 """The most characters of an answer that is read as mathematics."""

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from gem.graders.mathematics import number_words
 from gem.graders.mathematics.nouns import is_unit_or_noun
+from gem.parsing import strip_styles
 
 Rule = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
 """What a text must contain, the pattern, and what is written instead."""
@@ -38,24 +39,6 @@ def apply_rules(rules: list[Rule], text: str) -> str:
         if mark in text:
             text = pattern.sub(plain, text)
     return text
-
-
-# -- styles
-
-_STYLES = "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol"
-STYLES = frozenset(_STYLES.split("|"))
-STYLED = re.compile(rf"\\(?:{_STYLES})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
-
-
-def strip_styles(text: str, between: str = "") -> str:
-    r"""Return a text with the contents of its styles, such as \text{}, instead of them.
-
-    Args:
-        text: mathematics or words.
-        between: what is written on both sides of a content.
-    """
-    inside = STYLED.sub(rf"{between}\1{between}", text) if "\\" in text else text
-    return STYLED.sub(rf"{between}\1{between}", inside) if "\\" in inside else inside  # a style in a style
 
 
 def strip_to_words(text: str) -> str:

@@ -14,10 +14,11 @@ from itertools import pairwise
 
 from gem.graders.mathematics.evaluation import TooBig
 from gem.graders.mathematics.latex import read
-from gem.graders.mathematics.notation import Unread, apply_rules, make_rules, strip_styles
+from gem.graders.mathematics.notation import Unread, apply_rules, make_rules
 from gem.graders.mathematics.scalars import approximately, constant, exactly
 from gem.graders.mathematics.trees import Node
 from gem.graders.mathematics.units import ALONE, Unit, read_unit
+from gem.parsing import strip_styles
 
 LENGTH = 160  # characters of a text that may be a quantity
 _TOLERANCE = 1e-9  # of what a float may hide

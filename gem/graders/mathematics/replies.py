@@ -11,9 +11,8 @@ from typing import Any
 from gem.errors import BadArgument
 from gem.graders.mathematics import languages
 from gem.graders.mathematics.corrections import FAULT, apply_corrections, distinct_texts, equal_texts
-from gem.graders.mathematics.notation import strip_styles
 from gem.graders.mathematics.statements import stated_answer, value_of
-from gem.parsing import boxed, drop_invisible, drop_thinking
+from gem.parsing import boxed, drop_invisible, drop_thinking, strip_styles
 
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for

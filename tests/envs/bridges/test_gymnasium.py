@@ -63,7 +63,13 @@ def test_not_answering_never_pays(name):
 
 def test_actions_by_name_number_and_case():
     env = GymnasiumEnv("Taxi-v4")
-    for answer in ("\\boxed{pick up}", "\\boxed{PICK_UP}", "\\boxed{4}", "\\boxed{pickup}"):
+    for answer in (
+        "\\boxed{pick up}",
+        "\\boxed{PICK_UP}",
+        "\\boxed{4}",
+        "\\boxed{pickup}",
+        "\\boxed{\\text{pick up}.}",
+    ):
         env.reset(seed=0)
         assert "legal" not in env.step(answer).info
     env.reset(seed=0)

@@ -1,5 +1,6 @@
 import ast
 import dataclasses
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -429,3 +430,26 @@ def test_a_score_that_is_no_number_earns_nothing(odd, score):
 
 def test_a_newer_data_set_is_found_by_asking_the_package(odd):
     assert answer(odd(1), "7").info["success"] is True
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "marked"),
+    [
+        ("syllogism", r"(.+)", r"\\text{\1}"),
+        ("dice", r"(\d+)/(\d+)", r"\\frac{\1}{\2}"),
+        ("prime_factorization", "×", r"\\times"),
+        ("graph_color", r"[{}]", r"\\\g<0>"),
+        ("advanced_geometry", "°", r"^\\circ"),
+    ],
+)
+def test_the_markup_of_a_box_does_not_decide(name, found, marked):
+    env = gem.make(f"rg:{name}")
+    for seed in range(20):
+        env.reset(seed=seed)
+        right = env.solve().removeprefix("\\boxed{").removesuffix("}")
+        if (text := re.sub(f"^{found}$" if "(" in found else found, marked, right)) != right:
+            assert answer(env, text).reward == 1.0, text
+            break
+    else:
+        pytest.fail("no answer has that form")
+    assert answer(env, f"\\cancel{{{right}}}").reward < 1.0

@@ -265,3 +265,31 @@ def test_an_integer_is_plainly_one():
 def test_an_interval_outside_the_bounds_is_refused_by_name(value):
     with pytest.raises(BadArgument, match=r"size is .*accepted: a whole number from 1 to 9"):
         interval("size", value, 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "plain", "marked"),
+    [
+        ("game:GuessTheNumber-v0-easy", "10", (r"\text{10}", r"\mathbf{10}", "10.", '"10"', "\u200b10")),
+        ("game:Game2048-v0-easy", "right", (r"\text{right}", r"\textbf{Right}.", "$right$")),
+        ("game:Sudoku-v0-easy", "1 2 4", (r"1\ 2\ 4", r"1\,2\,4", "(1,2,4)", r"\left(1, 2, 4\right)")),
+        ("game:TowerofHanoi-v0-easy", "A C", (r"A \to C", "A→C", r"\text{A C}")),
+    ],
+)
+def test_the_markup_of_a_box_does_not_decide(env_id, plain, marked):
+    env = gem.make(env_id)
+    env.reset(seed=3)
+    expected = env.fork().step(f"\\boxed{{{plain}}}")
+    assert expected.info.get("stop") != "unreadable"
+    for text in marked:
+        assert env.fork().step(f"\\boxed{{{text}}}") == expected, text
+    assert env.step(f"\\boxed{{\\cancel{{{plain}}}}}").info["stop"] == "unreadable"
+
+
+def test_a_title_is_found_without_its_markup():
+    env = gem.make("game:WikiGame-v0-easy")
+    env.reset(seed=3)
+    title = env.solve().removeprefix("\\boxed{").removesuffix("}")
+    expected = env.fork().step(env.solve())
+    assert "legal" not in expected.info
+    assert env.step(f"\\boxed{{\\text{{{title}}}.}}") == expected

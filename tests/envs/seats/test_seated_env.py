@@ -177,3 +177,26 @@ def test_the_selector_goes_around_and_closes_up():
             SeatSelector(wrong)
     with pytest.raises(BadArgument, match="mode"):
         SeatSelector("ab", "sideways")
+
+
+@pytest.mark.parametrize(
+    ("env_id", "plain", "marked"),
+    [
+        ("multi:ConnectFour-v0", "4", (r"\text{4}", "4.")),
+        ("multi:KuhnPoker-v0", "check", (r"\text{check}", '"Check"')),
+        ("multi:MatrixGame-v0", "cooperate", (r"\textbf{cooperate}", "cooperate.")),
+        ("multi:Negotiation-v0", "take 0 0 0", (r"\text{take 0 0 0}", "take 0, 0, 0", r"take 0,\ 0,\ 0")),
+        ("multi:Negotiation-v0", "leave", (r"\text{leave}", "leave.")),
+    ],
+)
+def test_the_markup_of_a_box_does_not_decide(env_id, plain, marked):
+    env = gem.make(env_id)
+    env.reset(seed=3)
+
+    def answer(text):
+        return env.fork().step(dict.fromkeys(env.acting, f"\\boxed{{{text}}}"))
+
+    assert "not be read" not in str(answer(plain))
+    for text in marked:
+        assert answer(text) == answer(plain), text
+    assert "not be read" in str(answer(f"\\cancel{{{plain}}}"))
