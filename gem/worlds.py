@@ -283,8 +283,8 @@ def _check_whole(place: Path) -> None:
                     continue
                 if not file.is_file() or file.stat().st_size != int(size):
                     raise MissingData(
-                        f"a world in the cache is damaged: {file} is missing, or has another size. Delete the "
-                        f"folder {place}, and fetch the world again: gem-gym worlds --fetch NAME"
+                        f"a world in the cache is damaged: {file} is missing, or has another size. Delete "
+                        f"the folder {place}, and fetch the world again: gem-gym worlds --fetch NAME"
                     )
 
 

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Sequence
@@ -47,6 +48,11 @@ UNGUARDED = 86
 UNGUARDED_MAIN = (
     "this program starts worker processes where it is imported, and each worker imports it first. Put what "
     'starts them under `if __name__ == "__main__":`, or use the thread host.'
+)
+
+NO_FILE = (
+    "this program was read from {file}, and each worker process imports it as a file. Put it into a file, or "
+    "use the thread host."
 )
 
 _REMOVE = ""
@@ -96,6 +102,7 @@ class Processes(Host):
         shared = [worker for worker in self._workers if not worker.alone]
         worker = min(shared, key=lambda each: len(each.envs), default=None)
         if alone or worker is None or (worker.envs and len(shared) < self._most):
+            _check_main()
             worker = _Worker(alone)
             self._workers.append(worker)
         worker.envs.add(index)
@@ -279,6 +286,14 @@ class _Worker:
         self.pipe.close()
 
 
+def _check_main() -> None:
+    """Refuse a program that workers cannot import, as one from the standard input."""
+    main = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    if file and main.__spec__ is None and not os.path.exists(file):
+        raise BadArgument(NO_FILE.format(file=file))
+
+
 def _end(workers: Sequence[_Worker]) -> None:
     """Make workers close their environments and end; kill those that take too long."""
     for worker in workers:
@@ -338,7 +353,14 @@ def _listen(pipe: Connection[Any, Any], inbox: SimpleQueue[bytes | None]) -> Non
 
 
 def _made_from(recipe: bytes) -> Env:
-    return pickle.loads(recipe)()  # type: ignore[no-any-return]
+    try:
+        make = pickle.loads(recipe)
+    except AttributeError as error:  # it is of a program that has no file, as of `python -c` or a notebook
+        raise BadArgument(
+            f"the recipe cannot be loaded in a worker process ({error}); accepted on the process host: what "
+            "can be imported. Put its class or function into a file of its own, or use the thread host."
+        ) from error
+    return make()  # type: ignore[no-any-return]
 
 
 def pack_outcomes(outcomes: list[Outcome]) -> bytes:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import re
 import resource
 import shutil
 import signal
@@ -342,6 +343,37 @@ def test_a_program_without_its_guard_gets_one_error(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert 'if __name__ == "__main__":' in ran.stderr
     assert ran.stderr.count("Traceback") == 1
+
+
+OWN = """
+from gem.hosts import make_host
+from host_envs import Scripted
+class Own(Scripted): pass
+with make_host("process", [Own]) as host:
+    host.submit(0, "reset", (1,))
+    raise host.ready()[0].error
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("arguments", "given", "cure"),
+    [
+        (["-"], OWN, "was read from <stdin>, .* Put it into a file"),
+        (["-c", OWN], "", "Put its class or function into a file"),
+    ],
+    ids=["stdin", "-c"],
+)
+def test_a_program_that_is_no_file_is_told_the_cure(arguments: list[str], given: str, cure: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S * 10,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert re.search(f"BadArgument: .*{cure}", ran.stderr), ran.stderr
 
 
 # -- workers that die
