@@ -16,11 +16,11 @@ import json
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from gem.agents.model_folder import base_of, write_model
@@ -80,22 +80,21 @@ def export_model(
         raise BadArgument(f"{out} already exists; name a new folder.")
     policy = load_policy(run, weights, device="cpu")
     assert isinstance(policy, CausalPolicy)
-    partial = out.with_name(f"{out.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of an export that was killed
     try:
-        partial.mkdir(parents=True)
-        _write(partial, policy, config, merge)
-        trained = _how_trained(phases, configs, weights)
-        card = _card(folder, config, trained, adapter=bool(config.lora_rank) and not merge)
-        (partial / CARD).write_text(card, encoding="utf-8")
-        for name, each in configs.items():
-            plain = replace(each, **{name: getattr(TrainConfig, name) for name in OF_THE_MACHINE})
-            (partial / name).write_text(to_toml(plain), encoding="utf-8")
-        partial.replace(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f"{out.name}.", dir=out.parent) as around:
+            partial = Path(around, out.name)
+            partial.mkdir()
+            _write(partial, policy, config, merge)
+            trained = _how_trained(phases, configs, weights)
+            card = _card(folder, config, trained, adapter=bool(config.lora_rank) and not merge)
+            (partial / CARD).write_text(card, encoding="utf-8")
+            for name, each in configs.items():
+                plain = replace(each, **{name: getattr(TrainConfig, name) for name in OF_THE_MACHINE})
+                (partial / name).write_text(to_toml(plain), encoding="utf-8")
+            partial.replace(out)
     except OSError as error:
         raise StoreError(f"{out} cannot be written: {error}; choose another --out.") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return out
 
 
@@ -115,6 +114,9 @@ def _write(folder: Path, policy: CausalPolicy, config: TrainConfig, merge: bool)
         pad_token_id=policy.pad,
     )
     if config.lora_rank and not merge:
+        for adapter in model.peft_config.values():  # in another folder, a relative path is a name on the hub
+            base = adapter.base_model_name_or_path
+            adapter.base_model_name_or_path = os.path.abspath(base) if os.path.isdir(base) else base
         model.save_pretrained(folder, save_embedding_layers=False)
         base_of(model).generation_config.save_pretrained(folder)
     else:

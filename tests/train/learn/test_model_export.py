@@ -143,6 +143,24 @@ def test_peft_loads_an_adapter(base, tmp_path, dtype):
     assert (found - logprobs_of(learner.policy, batch)).abs().max() <= 1e-5
 
 
+def test_an_adapter_has_the_whole_path_of_its_base(base, tmp_path, monkeypatch):
+    pytest.importorskip("peft")
+    monkeypatch.chdir(base.parent)
+    make_run(base.name, tmp_path / "run", lora_rank=2)
+    export_model(tmp_path / "run", tmp_path / "out")
+    settings = json.loads((tmp_path / "out/adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == str(base)
+
+
+def test_an_export_leaves_other_folders(base, tmp_path):
+    make_run(base, tmp_path / "run")
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial/mine").touch()
+    export_model(tmp_path / "run", tmp_path / "out")
+    assert (tmp_path / "out.partial/mine").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.partial", "run"]
+
+
 def test_merging_leaves_the_model_as_it_is(base, tmp_path):
     pytest.importorskip("peft")
     policy = make_run(base, tmp_path / "run", lora_rank=2).policy
