@@ -29,6 +29,8 @@ SUMMARIES: dict[Kind, str] = {
     "dataset": "Questions with one-word answers.",
 }
 NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
+IMPORTED = {"gem", "verifiers"}
+"""The modules that packages import, installed here or not."""
 
 
 class Package(NamedTuple):
@@ -124,9 +126,9 @@ def _module(name: str) -> str:
             "word-ladder."
         )
     module = name.replace("-", "_")
-    taken = {env_id.partition(":")[0] for env_id in registry.ids()} | {"gem"} | sys.stdlib_module_names
+    taken = {env_id.partition(":")[0] for env_id in registry.ids()} | IMPORTED | sys.stdlib_module_names
     if module in taken or iskeyword(module):
-        raise BadArgument(f"name is {name!r}: {module} is taken by Python or by gem; choose another.")
+        raise BadArgument(f"name is {name!r}: {module} is taken by Python, gem or verifiers; choose another.")
     there = find_spec(module)
     if (
         there is not None and there.origin is not None

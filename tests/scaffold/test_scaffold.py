@@ -85,9 +85,9 @@ def test_a_name_that_would_hide_an_installed_module_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["json", "class", "gem", "game"])
+@pytest.mark.parametrize("name", ["json", "class", "gem", "game", "verifiers"])
 def test_a_name_that_is_taken_is_refused(tmp_path, name):
-    with pytest.raises(BadArgument, match="is taken by Python or by gem"):
+    with pytest.raises(BadArgument, match="is taken by Python, gem or verifiers"):
         write_package(name, tmp_path)
 
 

@@ -139,9 +139,14 @@ class PettingZooParallel(_View, ParallelEnv):  # type: ignore[misc]
         return {agent: self.observe(agent) for agent in self.agents}, dict(infos)
 
     def step(self, actions: dict[str, str]) -> tuple[dict[str, Any], ...]:
-        """Step the game with the actions of the agents to act; ``to_act`` in `infos` says who acts next."""
+        """Step the game with the actions of the agents to act; ``to_act`` in `infos` says who acts next.
+
+        Raises:
+            BadAction: without the action of an agent to act.
+        """
         before = self.agents
-        step = self.game.step({agent: actions[agent] for agent in self.game.acting})
+        acting = self.game.acting
+        step = self.game.step({agent: action for agent, action in actions.items() if agent in acting})
         self._look(step.obs)
         self.agents = list(self.game.live)
         infos = {a: {**step.infos[a], "to_act": a in self.game.acting} for a in before}

@@ -7,7 +7,7 @@ pytest.importorskip("pettingzoo")
 from pettingzoo.test import api_test, parallel_api_test
 
 from gem.envs.bridges.pettingzoo import PettingZooAEC, PettingZooParallel
-from gem.errors import BadArgument
+from gem.errors import BadAction, BadArgument
 
 GAMES = [env_id for env_id in gem.ids("multi") if len(gem.spec(env_id).seats) > 1]
 
@@ -54,6 +54,14 @@ def test_the_parallel_view_takes_whose_turn_it_is_and_says_whose_is_next():
     assert (infos["player_0"]["to_act"], infos["player_1"]["to_act"]) == (False, True)
     assert "player_0 bets" in obs["player_1"]["text"]
     assert rewards == {"player_0": 0.0, "player_1": 0.0}
+
+
+@pytest.mark.parametrize("actions", [{}, {"player_1": r"\boxed{bet}"}])
+def test_the_parallel_view_refuses_a_step_without_whose_turn_it_is(actions):
+    view = PettingZooParallel(gem.make("multi:KuhnPoker-v0"))
+    view.reset(seed=0)
+    with pytest.raises(BadAction, match="it is the turn of player_0"):
+        view.step(actions)
 
 
 def test_an_env_of_one_agent_is_refused():
