@@ -31,7 +31,8 @@ class ToyText:
 
     `rules`: the task. `actions`: each word and its action number. `say`: returns the state as text, from the
     environment and its last observation. `won`: returns whether an end with this last reward is a success.
-    `nothing`: the reward of a turn with an unreadable answer. No move earns less, so it never pays.
+    `nothing`: the reward of a turn with an unreadable answer: that of the worst move, the fall from the cliff
+    aside. The prompt says what it costs.
     """
 
     id: str
@@ -162,7 +163,8 @@ class GymnasiumEnv(Env):
     Observation:
         The rules and the state as text, then the state after each action.
     Reward:
-        The package's own, unscaled. An unreadable answer does nothing and earns as little as the worst move.
+        The package's own, unscaled. An unreadable answer does nothing and costs what the prompt says: 1 in
+        CliffWalking and Blackjack, 10 in Taxi, nothing in FrozenLake.
     End:
         When the package ends the episode, or after the turns that the task states.
     Source:
@@ -190,10 +192,10 @@ class GymnasiumEnv(Env):
         super().reset(seed)
         self.turn = 0
         self._state, _ = self._world.reset(seed=seeding.derive(self._need_seed(), "gymnasium") % _NUMPY_SEEDS)
-        rules = WORLDS[self.name].rules
-        return Start(
-            f"{rules}\n\n{self._say()}\n\n{self._answer_form()} You have {self.max_turns} turns.", {}
-        )
+        world = WORLDS[self.name]
+        cost = f" An answer that cannot be read costs {-world.nothing:g}." if world.nothing else ""
+        form = f"{self._answer_form()}{cost} You have {self.max_turns} turns."
+        return Start(f"{world.rules}\n\n{self._say()}\n\n{form}", {})
 
     def step(self, action: str) -> Step:
         """Make a move; see Env.step."""

@@ -1,5 +1,7 @@
 """The bridge to gymnasium's toy-text environments."""
 
+import re
+
 import pytest
 
 import gem
@@ -47,18 +49,13 @@ def test_same_dynamics_as_the_package_itself(name):
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_not_answering_never_pays(name):
-    env = GymnasiumEnv(name)
-    env.reset(seed=1)
-    garbage = 0.0
-    while True:
-        step = env.step("no answer")
-        garbage += step.reward
-        if step.done:
-            break
-    assert step.info["success"] is False
-    worst_of_play = 0.0 if name.startswith("FrozenLake") else -1.0
-    assert garbage <= worst_of_play
+def test_an_unreadable_answer_costs_what_the_prompt_says(name):
+    env = GymnasiumEnv(name, max_turns=20)
+    told = re.search(r"An answer that cannot be read costs (\d+)\.", env.reset(seed=1).obs)
+    assert (told is None) == name.startswith("FrozenLake")
+    steps = [env.step("no answer") for _ in range(20)]
+    assert {step.reward for step in steps} == {-float(told[1]) if told else 0.0}
+    assert steps[-1].info["success"] is False
 
 
 def test_actions_by_name_number_and_case():
