@@ -37,14 +37,20 @@ _HYPHEN = re.compile(rf"(?<=\w)[{_DASHES}](?=\w)")
 _ROMAN = re.compile(r"(?=..)(x{0,3})(ix|iv|v?i{0,3})")
 _YEAR = re.compile(r"(?:in )?(\d{4})\.?", re.IGNORECASE)
 _LABEL = re.compile(r"^\s*(?:final )?answer:\s*", re.IGNORECASE)
+_STATED = re.compile(  # a last line, or all of a reply
+    r"[\s*]*(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:(?:final|correct) )?answer(?: is\b:?|:)(.*)",
+    re.IGNORECASE,
+)
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
+_REASONED = re.compile(r"(yes|no)[,.;]? because\b.*", re.IGNORECASE | re.DOTALL)
 
 
 class TextGrader(DataGrader):
     r"""A grader that compares an answer with one or more gold answers, any of which is accepted.
 
     The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply
-    without its thinking. Styles around its words, as ``\text{}`` and ``\textbf{}``, make no difference.
+    without its thinking, or what its last line says is the answer. Styles around its words, as ``\text{}``
+    and ``\textbf{}``, make no difference.
     """
 
     name = "text/1"
@@ -66,7 +72,7 @@ class TextGrader(DataGrader):
         """Score `answer` against `reference`; see `references`."""
         golds = references(reference)
         given = extract_answer(answer)
-        readings = dict.fromkeys((given, strip_styles(given)))  # a gold may be LaTeX itself
+        readings = dict.fromkeys((given, strip_styles(given), *state_answer(answer)))  # a gold may be LaTeX
         right = any(exact_match(each, gold, self.official) for each in readings for gold in golds)
         why = "exact match" if right else "different" if given else "no answer"
         value = float(right)
@@ -100,6 +106,13 @@ def extract_answer(reply: str) -> str:
     reply = drop_thinking(reply)[-LONGEST:]
     inside = boxed_or_tagged(reply)
     return _LABEL.sub("", reply, count=1).strip() if inside is None else inside
+
+
+def state_answer(reply: str) -> list[str]:
+    """Return the answer that a reply without a box states: "the answer is Oslo", "yes, because"."""
+    reply = drop_thinking(reply)[-LONGEST:].strip()
+    stated = _STATED.fullmatch(reply.rpartition("\n")[2]) or _REASONED.fullmatch(reply)
+    return [] if stated is None or boxed_or_tagged(reply) is not None else [stated[1].strip(" *")]
 
 
 def references(reference: Any) -> list[str]:

@@ -280,3 +280,28 @@ def test_every_gold_answer_of_nq_open_matches_itself_and_not_the_next_one():
 def test_answers_are_read_in_the_forms_of_squad_triviaqa_and_as_truth_values(gold, right, wrong):
     assert TextGrader()(right, gold).correct
     assert not TextGrader()(wrong, gold).correct
+
+
+@pytest.mark.parametrize(
+    ("reply", "gold", "right"),
+    [
+        *(
+            (text, "Oslo", True)
+            for text in ("The answer is Oslo.", "The answer is: Oslo", "So the answer is **Oslo**.")
+        ),
+        *((text, "Oslo", True) for text in ("Bergen is no capital.\nFinal answer: Oslo", "**Answer:** Oslo")),
+        *((text, "yes", True) for text in ("Yes, because it is red.", "The answer is yes.")),
+        *((text, "Oslo", False) for text in ("The answer is not Oslo.", "I doubt that the answer is Oslo.")),
+        *(
+            (text, "Oslo", False)
+            for text in ("The answer is Oslo or Bergen.", "The answer is Oslo.\nNo: Bergen.")
+        ),
+        *(
+            (text, "yes", False)
+            for text in ("No, because it is red.", "Yes and no.", "It is.\nYes, because I say so.")
+        ),
+        ("\\boxed{Bergen} The answer is Oslo.", "Oslo", False),
+    ],
+)
+def test_a_sentence_may_say_what_the_answer_is(reply, gold, right):
+    assert TextGrader()(reply, gold).correct == right
