@@ -24,7 +24,7 @@ class DataFlags:
     asked."""
     columns: Annotated[str, arg(metavar="question=COLUMN,answer=COLUMN", help_behavior_hint="")] = ""
     """The columns of the data: question, answer, context (before the question), choices (one column, or
-    A+B+C+D), id, images. What is left out is found by its name."""
+    A+B+C+D), id, images, and first (0 or 1): the number of the first choice. What is left out is found."""
     grader: Annotated[
         str,
         arg(

@@ -26,6 +26,9 @@ _LETTER = re.compile(
     r"(?:\s*[.:)]\s*(.*)|\s*)",
     re.DOTALL | re.IGNORECASE,
 )
+_LETTER_AND_TEXT = re.compile(  # in words of which both must name the same choice
+    r"\(?([A-Za-z])\)?\s*[,–-]\s*(.*)|(.*\S)\s*(?:\(([A-Za-z])\)|[,–-]\s*([A-Za-z]))[.)]?", re.DOTALL
+)
 _ANCHOR = re.compile(
     r"(?:answer|choice|option)\s*(?:is|:)\s*:?\s*(?:option\s+|choice\s+)?\(?([A-Z])\)?(?![\w'])",
     re.IGNORECASE,
@@ -73,7 +76,9 @@ class ChoiceGrader(BoxedGrader):
             raise BadArgument(
                 f"{where} has no column of choices; name it: --columns choices=COLUMN, or A+B+C+D."
             )
-        return ChoiceReader(columns.choices, _find_first_number(rows, columns))
+        if columns.first is not None:
+            return ChoiceReader(columns.choices, int(columns.first))
+        return ChoiceReader(columns.choices, _find_first_number(rows, columns, where))
 
     @staticmethod
     def read_golds(reference: Any) -> Sequence[str]:
@@ -101,11 +106,18 @@ def options(row: Mapping[str, Any], choices: str) -> Any:
     """Return the options of a row: a cell, or the cells of columns joined with ``+``."""
     if has_cell(row, choices) or "+" not in choices:
         return cell(row, choices)
-    return [cell(row, name) for name in choices.split("+") if cell(row, name) not in (None, "")]
+    texts = [cell(row, name) for name in choices.split("+")]
+    while texts and (texts[-1] is None or texts[-1] != texts[-1] or not str(texts[-1]).strip()):
+        texts.pop()  # a blank one before others is refused: it would move their letters
+    return texts
 
 
-def _find_first_number(rows: Any, columns: Columns) -> int | None:
-    """Return the number of the first option where answers are numbers; bad rows are left out."""
+def _find_first_number(rows: Any, columns: Columns, where: str) -> int | None:
+    """Return the number of the first option where answers are numbers; bad rows are left out.
+
+    Raises:
+        BadArgument: see `first_number`.
+    """
     answers, choices = [], []
     for row in scan(rows, columns.images):
         with suppress(BadArgument):
@@ -114,7 +126,20 @@ def _find_first_number(rows: Any, columns: Columns) -> int | None:
                 read_choices(option)
                 answers.append(answer)
                 choices.append(option)
-    return first_number(answers, choices)
+    try:
+        return first_number(answers, choices)
+    except BadArgument as error:
+        raise BadArgument(f"{where}: {error}") from None
+
+
+_LABELLED = re.compile(r"\(?([A-Za-z])[.):]\s*(?=\S)")
+
+
+def _drop_labels(texts: Sequence[str]) -> list[str]:
+    """Return options without their letters, as in "B) Rome", if each begins with its own."""
+    labels = [_LABELLED.match(text) for text in texts]
+    own = "".join(label[1].upper() if label else " " for label in labels) == ascii_uppercase[: len(texts)]
+    return [text[label.end() :] if own and label else text for text, label in zip(texts, labels, strict=True)]
 
 
 _NAMES_OTHERS = re.compile(
@@ -140,7 +165,7 @@ def shuffle(reference: Mapping[str, Any], rng: Random) -> dict[str, Any]:
 
 def read_letter(reply: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the option that a reply chooses, None if it chooses none."""
-    reply = drop_invisible(drop_thinking(reply)[-LONGEST:])
+    reply, choices = drop_invisible(drop_thinking(reply)[-LONGEST:]), _drop_labels(choices)
     inside = boxed_or_tagged(reply)
     if inside is not None:
         return _choose(inside, choices)
@@ -169,6 +194,11 @@ def _choose(text: str, choices: Sequence[str]) -> str | None:
     others = _name_choices(behind, choices) if behind else []
     if letter and (letter in others or plain.strip(" .:()").upper() == letter):
         return letter  # what was asked for, even if another choice's text is this letter
+    if (pair := _LETTER_AND_TEXT.fullmatch(plain)) and plain not in choices:
+        beside = (pair[1] or pair[4] or pair[5]).upper()
+        both = _name_choices(pair[2] or pair[3] or "", choices)
+        if both and beside in ascii_uppercase[: len(choices)]:
+            return beside if beside in both else None
     named = _name_choices(plain, choices)
     if len(named) == 1 and others in ([], named):
         return named[0]
@@ -206,7 +236,7 @@ def read_choices(value: Any) -> tuple[list[str], list[str]]:
     labels = labels.tolist() if hasattr(labels, "tolist") else labels
     if labels is None or len(labels) != len(texts):
         labels = ascii_uppercase[: len(texts)]
-    return [str(each).strip() for each in texts], [str(each).strip() for each in labels]
+    return _drop_labels([str(each).strip() for each in texts]), [str(each).strip() for each in labels]
 
 
 def read_choice(answer: Any, choices: Any, numbered: int | None = None) -> dict[str, Any]:
@@ -231,6 +261,9 @@ def read_choice(answer: Any, choices: Any, numbered: int | None = None) -> dict[
     elif not places:
         places = [at for at, each in enumerate(texts) if each == text]
         places = places or [at for at, each in enumerate(texts) if exact_match(text, each)]
+        if not places and (label := _LABELLED.match(text)):  # the letter and the text
+            at = ascii_uppercase.index(label[1].upper())
+            places = [at] if texts[at : at + 1] == [text[label.end() :]] else []
     if len(places) != 1:
         raise BadArgument(
             f"the answer is {answer!r:.80}, which is {'more than one' if places else 'none'} of the choices "
@@ -244,7 +277,10 @@ def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> int | None:
     """Return the number of the first option where all answers of a data set are numbers of options.
 
     Otherwise return None. They are numbers if all are digits and not all of them are texts of options. They
-    begin at 1 if one is the number of options and none is 0.
+    begin at 1 if one is the number of options and none is 0. Numbers that are no texts begin at 0 otherwise.
+
+    Raises:
+        BadArgument: when texts of digits may begin at 0 or at 1.
     """
     texts = [str(each).strip() for each in answers]
     if not texts or not all(text.isdecimal() for text in texts):
@@ -258,4 +294,9 @@ def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> int | None:
         return None
     numbers = [int(text) for text in texts]
     past = any(number == len(each) for number, (each, _) in zip(numbers, options, strict=True))
+    if isinstance(answers[0], str) and not past and 0 not in numbers:
+        raise BadArgument(
+            f"the answers are numbers of choices from {min(numbers)} to {max(numbers)}, and the first choice "
+            "may be 0 or 1. Say which: --columns first=0, or first=1 (in Python columns={...})."
+        )
     return 1 if past and 0 not in numbers else 0

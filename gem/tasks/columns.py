@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gem.errors import BadArgument, did_you_mean
+from gem.errors import BadArgument, check_argument, did_you_mean
 from gem.tasks.sources import cell, has_cell, is_chat
 
 QUESTIONS = (
@@ -34,7 +34,8 @@ class Columns:
     """The columns of a data set by what they are; dots lead into cells that are mappings.
 
     `answer` is the reference, or the tests of a program. `context` stands before the question. `choices` is
-    a column of lists, or columns of one option each, joined with ``+``.
+    a column of lists, or columns of one option each, joined with ``+``. `first` is no column: it is ``0`` or
+    ``1``, the number of the first choice where answers are numbers.
     """
 
     question: str
@@ -43,6 +44,7 @@ class Columns:
     choices: str | None = None
     id: str | None = None
     images: str | None = None
+    first: str | None = None
 
     def describe(self, row: Mapping[str, Any]) -> str:
         """Return what was understood, as a sentence; `row` shows the form of its cells."""
@@ -60,6 +62,8 @@ class Columns:
             for name, value in (("choices", self.choices), ("pictures", self.images))
             if value
         ]
+        if self.first is not None:
+            texts.append(f"the first choice has the number {self.first}")
         texts.append(f"ids: {self.id!r}" if self.id else "ids: the numbers of rows, from 0")
         return "; ".join(texts)
 
@@ -136,7 +140,11 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
                     return column
         return None
 
+    first = given.get("first")
+    check_argument("first", first, first is None or str(first) in ("0", "1"), "0, 1")
     for name, column in given.items():
+        if name == "first":
+            continue
         for each in column.split("+") if name == "choices" and column not in row else [column]:
             if not has_cell(row, each):
                 raise BadArgument(
@@ -168,6 +176,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
         choices,
         given.get("id") or find(IDS, taken),
         given.get("images") or find(IMAGES),
+        None if first is None else str(first),
     )
 
 

@@ -57,6 +57,7 @@ def test_another_choice_is_wrong_and_a_contradiction_is_none(answer, parsed):
         ("\\boxed{A. Lincoln}", ["G. Washington", "A. Lincoln"], "B"),
         ("\\boxed{B. Franklin}", ["Lincoln", "Jefferson", "B. Franklin"], "C"),
         ("\\boxed{Option A}", ["option B", "option A"], "B"),
+        ("\\boxed{I, Claudius}", ["Emma", "I, Claudius"], "B"),
     ],
 )
 def test_a_letter_that_is_also_the_text_of_another_choice_is_the_letter(answer, choices, letter):
@@ -75,6 +76,8 @@ def test_a_letter_that_is_also_the_text_of_another_choice_is_the_letter(answer, 
         ("1", ["x", "y"], 1, "A"),
         ("2", {"text": ["x", "y"], "label": ["1", "2"]}, None, "B"),
         ("y", '["x", "y"]', None, "B"),
+        ("B)21.5", ["A)21", "B)21.5"], None, "B"),
+        ("(B)", ["(A) p", "(B) q"], None, "B"),
     ],
 )
 def test_the_right_choice_is_read_as_a_label_a_text_or_a_number(answer, choices, numbered, letter):
@@ -94,7 +97,30 @@ def test_answers_of_a_whole_data_set_tell_where_numbers_begin():
     two = [["x", "y"]] * 3
     assert first_number(["0", "1", "1"], two) == 0
     assert first_number(["1", "2", "1"], two) == 1
-    assert first_number(["1", "1", "1"], two) == 0
+    assert first_number([1, 1, 1], two) == 0
+    with pytest.raises(BadArgument, match="first=0, or first=1"):
+        first_number(["1", "1", "1"], two)
     assert first_number(["A", "1", "1"], two) is None
     assert first_number(["3", "4"], [["3", "4"], ["3", "4"]]) is None
     assert first_number([0, 1], [["0", "1"], ["0", "1"]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        *(("\\boxed{21.5}", "B"), ("\\boxed{B}", "B"), ("\\boxed{B)21.5}", "B"), ("\\boxed{21}", "A")),
+        *(
+            ("\\boxed{B, 21.5}", "B"),
+            ("\\boxed{21.5 (B)}", "B"),
+            ("21.5 - B", "B"),
+            ("\\boxed{B – 21.5}", "B"),
+        ),
+        *(("\\boxed{21.5 (A)}", None), ("\\boxed{A, 21.5}", None), ("\\boxed{A, B}", None)),
+    ],
+)
+@pytest.mark.parametrize(
+    "choices", [["A)21", "B)21.5", "C)22"], ["(a) 21", "(b) 21.5", "(c) 22"], ["21", "21.5", "22"]]
+)
+def test_letters_of_choices_stand_in_their_texts_or_beside_them(answer, letter, choices):
+    assert read_letter(answer, read_choice("B", choices)["choices"]) == letter
+    assert read_letter(answer, choices) == letter

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 from gem.content import Obs, text_of
 from gem.core import Step
 from gem.envs.code.env import FENCE, SOLUTIONS, fence_code, reference_solution, what_to_write
-from gem.envs.data.prompts import Prompt, read_examples, show_answer, show_question
+from gem.envs.data.prompts import Example, Prompt, identify, read_examples, show_answer, show_question
 from gem.envs.data.reading import first_row, read_tasks
 from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument, GemError, MissingData, NoSolver
@@ -23,7 +23,7 @@ from gem.graders.functions import FunctionGrader, class_of
 from gem.graders.rubric import Rubric
 from gem.seeding import stream
 from gem.tasks.base import Task
-from gem.tasks.columns import parse_columns
+from gem.tasks.columns import Columns, parse_columns
 from gem.tasks.sources import Source, digest_of, find
 
 TARGET_AT_MOST = 300
@@ -132,6 +132,7 @@ class DataEnv(DatasetEnv):
             self.prompt = replace(self.prompt, examples=self._examples(few_shot, given))
         if self.columns.context in self.prompt.fields:
             self._tasks = replace(tasks, context_key=None)
+            self.prompt = replace(self.prompt, context=self.columns.context)
 
     @property
     def about(self) -> str:
@@ -157,7 +158,7 @@ class DataEnv(DatasetEnv):
 
     def show(self, task: Task) -> Obs:
         """Return the prompt of a row."""
-        return self.prompt.show(task, self._choices(task), self._form(task))
+        return self.prompt.show(task, self._choices(task, self.columns), self._form(task))
 
     def grade(self, action: str) -> Score:
         """Score the agent's reply; see DatasetEnv.grade."""
@@ -220,26 +221,29 @@ class DataEnv(DatasetEnv):
             return self._class.answer_form
         return f"{what_to_write(task.reference)} {FENCE}"
 
-    def _choices(self, task: Task) -> Sequence[str]:
+    def _choices(self, task: Task, columns: Columns) -> Sequence[str]:
         if self.kind == "choice":
             return tuple(task.reference["choices"])
-        if self.columns.choices is None:
+        if columns.choices is None:
             return ()
-        return tuple(read_choices(options(task.info, self.columns.choices))[0])
+        return tuple(read_choices(options(task.info, columns.choices))[0])
 
-    def _examples(self, few_shot: Source, given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        tasks, _ = read_tasks(few_shot, None, given, self.kind)
+    def _examples(self, few_shot: Source, given: Mapping[str, str]) -> tuple[Example, ...]:
+        if self.columns.first is not None:
+            given = {**given, "first": self.columns.first}
+        tasks, columns = read_tasks(few_shot, None, given, self.kind)
         tasks.check()
         raw = replace(tasks, read=None)
 
-        def pair(index: int) -> tuple[str, str]:
+        def pair(index: int) -> Example:
             task = tasks[index]
-            choices = task.reference["choices"] if self.kind == "choice" else ()
+            choices = self._choices(task, columns)
             if self.kind == "code":
                 answer = fence_code(reference_solution(task) or "")
             else:
                 answer = show_answer(raw.reference(index), self.write_answer(task.reference))
-            return text_of(show_question(task, choices)), answer
+            shown = text_of(show_question(task, choices))
+            return Example(identify(task.question, choices), shown, answer)
 
         return read_examples(len(tasks), pair, tasks.name)
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, NamedTuple
 
-from gem.content import Obs, Text, join
+from gem.content import Image, Obs, Text, join, text_of
 from gem.errors import BadArgument, did_you_mean
 from gem.tasks.base import Task
-from gem.tasks.sources import cell, has_cell
+from gem.tasks.sources import as_text, cell, has_cell
 
 MOST_EXAMPLES = 100
 """The most examples in a prompt: a file with more is a data set that was named by mistake."""
@@ -20,11 +20,20 @@ MOST_EXAMPLES = 100
 _FIELD = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.]*)\}")
 
 
+class Example(NamedTuple):
+    """An example: what it asks (see `identify`), and its question and answer as they are shown."""
+
+    asked: tuple[str, list[Image]]
+    question: str
+    answer: str
+
+
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt: a template or None, and examples, each a question and its answer.
+    """A prompt: a template or None, and examples.
 
-    `question` is the column of the question, `hidden` are the columns that the prompt may not show.
+    `question` is the column of the question, `hidden` are the columns that the prompt may not show, and
+    `context` is the column of a context that the template fills in by itself.
 
     In a template ``{question}``, ``{choices}`` and any column in braces are filled in; ``{{`` and ``}}`` are
     braces. Without a template it is the question, its choices, and the form of an answer.
@@ -33,7 +42,8 @@ class Prompt:
     template: str | None = None
     question: str = "question"
     hidden: tuple[str, ...] = ()
-    examples: tuple[tuple[str, str], ...] = ()
+    examples: tuple[Example, ...] = ()
+    context: str | None = None
 
     @property
     def fields(self) -> list[str]:
@@ -54,27 +64,32 @@ class Prompt:
                 "name in braces into it."
             )
         for name in self.fields:
-            if any(name == each or name.startswith(f"{each}.") for each in self.hidden):
+            if self._shows_hidden(name):
                 raise BadArgument(
                     f"the prompt would show the answer, {{{name}}}. For the text itself double the braces: "
                     f"{{{{{name}}}}}."
                 )
             if name not in ("question", "choices") and not has_cell(row, name):
-                columns = (str(each) for each in row if each not in self.hidden)
+                columns = (str(each) for each in row if not self._shows_hidden(str(each)))
                 known = dict.fromkeys(("question", "choices", *columns))
                 raise BadArgument(
                     f"the prompt names {{{name}}}, which is no column.{did_you_mean(name, known)} Accepted: "
                     f"{', '.join(known)}. For the text itself double the braces: {{{{{name}}}}}."
                 )
 
+    def _shows_hidden(self, name: str) -> bool:
+        """Return whether a column is hidden, is in a hidden one, or has one in it."""
+        return any(f"{name}.".startswith(f"{each}.") or each.startswith(f"{name}.") for each in self.hidden)
+
     def show(self, task: Task, choices: Sequence[str], form: str) -> Obs:
         """Return the prompt of a task; `form` says what an answer looks like."""
         asked = self._write_question(task, choices, form)
-        text = show_question(task, choices)
+        context = self.context and cell(task.info, self.context)
+        row = identify(task.question, choices, as_text(context or "", str(self.context)))
         shots = [
-            f"Example {number}\n\n{question}\n\n{answer}"
-            for number, (question, answer) in enumerate(self.examples, 1)
-            if question != text  # an example that is asked would be answered
+            f"Example {number}\n\n{example.question}\n\n{example.answer}"
+            for number, example in enumerate(self.examples, 1)
+            if example.asked != row  # an example that is asked would be answered
         ]
         return join([*shots, "Now your question", asked], "\n\n") if shots else asked
 
@@ -119,6 +134,12 @@ def show_question(task: Task, choices: Sequence[str]) -> Obs:
     return join([task.question, list_choices(choices)], "\n\n")
 
 
+def identify(question: Obs, choices: Sequence[str], context: str = "") -> tuple[str, list[Image]]:
+    """Return the words and pictures of a question, which are the same in any order of its choices."""
+    whole = join([context, question, *sorted(choices)])
+    return "".join(text_of(whole).split()), [part for part in whole if isinstance(part, Image)]
+
+
 def show_answer(raw: Any, written: str) -> str:
     """Return the answer of an example: a solution that ends in ``#### 5`` keeps its steps."""
     if isinstance(raw, str) and "####" in raw:
@@ -126,9 +147,7 @@ def show_answer(raw: Any, written: str) -> str:
     return written
 
 
-def read_examples(
-    count: int, pair: Callable[[int], tuple[str, str]], name: str
-) -> tuple[tuple[str, str], ...]:
+def read_examples(count: int, pair: Callable[[int], Example], name: str) -> tuple[Example, ...]:
     """Return the examples of a data set, each made by `pair`.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gem.errors import BadArgument
@@ -33,7 +34,8 @@ def read_tasks(
         columns.context,
         columns.id,
     )
-    return tasks, columns
+    numbered = getattr(tasks.read, "numbered", None)  # of a reader of choices
+    return tasks, columns if numbered is None else replace(columns, first=str(numbered))
 
 
 def first_row(rows: Any, name: str) -> Mapping[str, Any]:

@@ -216,12 +216,73 @@ def test_a_prompt_is_filled_in_and_examples_stand_before_it():
     [
         ("Go", "shows nothing of a row"),
         ("{question} is {answer}", "would show the answer"),
+        ("{question} is {reward_model}", "would show the answer"),
+        ("{question} is {reward_model.ground_truth}", "would show the answer"),
         ("{frage}", "is no column"),
     ],
 )
 def test_a_prompt_that_hides_the_question_or_shows_the_answer_is_refused(prompt, said):
+    rows = PLAIN
+    if "reward" in prompt:
+        rows = [{"question": "?", "reward_model": {"ground_truth": "SECRET", "style": "rule"}}]
     with pytest.raises(BadArgument, match=said):
-        gem.make("data:text", data=PLAIN, prompt=prompt)
+        gem.make("data:text", data=rows, prompt=prompt)
+
+
+PICK = {"question": "Which?", "choices": ["p", "q", "r", "s"], "answer": "C"}
+
+
+@pytest.mark.parametrize(
+    ("row", "settings"),
+    [
+        (PICK, {"name": "choice", "shuffle_choices": True}),
+        (PICK | {"answer": "r"}, {"columns": "choices=choices"}),
+        (SQUAD, {"prompt": "Read: {context}\nThen: {question}"}),
+        (SQUAD, {"prompt": "{question}"}),
+        (SQUAD, {}),
+    ],
+)
+def test_an_example_that_is_asked_is_left_out_however_it_is_shown(row, settings):
+    other = {"context": "Oslo won."} if row is SQUAD else {"choices": ["p", "q", "r"]}
+    few = [row, row | {"question": "Another?", "id": "58"}, row | other]
+    env = DataEnv(**{"name": "text", "data": [row], "few_shot": few} | settings)
+    for seed in range(4):
+        shown = env.reset(seed=seed).obs
+        assert (shown.count("Example"), "Another?" in shown) == (2, True)
+
+
+def test_the_letter_of_a_choice_is_that_of_its_column():
+    rows = [{"question": "?", "A": "p", "B": "q", "C": "r", "D": "", "answer": "C"}]
+    env = DataEnv("choice", rows)
+    env.reset(idx=0)
+    assert env.step("\\boxed{r}").reward == 1
+    with pytest.raises(BadArgument, match="one of them is empty"):
+        DataEnv("choice", [rows[0] | {"B": "", "D": "s"}])
+
+
+def test_the_number_of_the_first_choice_is_known_said_or_asked_for():
+    def winogrande(*answers):
+        return [
+            {"question": f"{n}?", "option1": "x", "option2": "y", "answer": a} for n, a in enumerate(answers)
+        ]
+
+    with pytest.raises(
+        BadArgument, match=r"dataset: .* may be 0 or 1. Say which: --columns first=0, or first=1"
+    ):
+        DataEnv("choice", winogrande("1"))
+    for rows, columns, key in (
+        (winogrande("1", "2"), None, "A"),
+        (winogrande("1"), "first=1", "A"),
+        (winogrande("1"), {"first": "0"}, "B"),
+        (winogrande("1", "0"), None, "B"),
+    ):
+        env = DataEnv("choice", rows, columns=columns, few_shot=winogrande("0", "1")[1:])
+        obs = env.reset(idx=0).obs
+        assert env.step(f"\\boxed{{{key}}}").reward == 1
+        assert f"1?\n\nA. x\nB. y\n\n\\boxed{{{key}}}" in obs  # the example is read as the data is
+        assert f"the first choice has the number {'01'[key == 'A']}" in env.about
+    with pytest.raises(BadArgument, match="first is '2'; accepted: 0, 1"):
+        DataEnv("choice", winogrande("1"), columns="first=2")
 
 
 def test_too_many_examples_are_a_mistake():
