@@ -61,7 +61,7 @@ _AND_PART = re.compile(
 _SCALES = number_words.SCALES | {"hundred": 100, "dozen": 12, "mn": 10**6, "bn": 10**9}
 _SCALED = re.compile(
     r"(?<![\w.,/^])(?P<number>\d{1,30}(?:\.\d{1,30}|/[1-9]\d{0,9})?)"
-    rf"(?:[\s~-]{{1,2}}(?P<scale>(?i:{'|'.join(_SCALES)}))s?\b|(?P<short>k)(?![\w^$]|\s*[-+*/=]))"
+    rf"(?:[\s~-]{{1,2}}(?P<scale>(?i:{'|'.join(_SCALES)}))s?\b(?!-)|(?P<short>k)(?![\w^$]|\s*[-+*/=]))"
     r"|(?<=[$€£])(?P<price>\d{1,30}(?:\.\d{1,30})?) ?(?P<of>[kKmMbBtT])(?![\w^$]|\s*[-+*/=])"
 )
 _SHORT = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
@@ -72,14 +72,15 @@ _LETTER = r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])"
 _BEFORE = re.compile(  # a number behind these is a part of something else
     rf"(?:\d[:.]|(?<![\d(,.])\d+,|frac\s*\{{(?:[^{{}}]{{0,24}}\}}\s*\{{)?\s*|(?:[\^√_±]|\\pm)\s*[({{]?\s*"
     rf"|\b{_FUNCTION}\s*(?:\[\d*\]|_\s*\{{?\w{{1,4}}\}}?)?\s*[({{]?\s*"
-    rf"|(?:[\d)}}!π]|{_GREEK}|{_LETTER})[ \t]*(?:[-+−*/×·⋅]|\\(?:cdot|times|div)(?![a-z]))\s*)\Z"
+    rf"|(?:[\d)}}!π]|{_GREEK}|{_LETTER})"
+    r"(?:[-+−]\s*|[ \t]+[-+−]\s+|[ \t]*(?:[*/×·⋅]|\\(?:cdot|times|div)(?![a-z]))\s*))\Z"
 )
 _BEHIND = re.compile(  # and so is one before these
     r"[:.]\d|_\{?\w|[₀-₉]|[ \t~]*(?:\\[,;:! ][ \t]*)*(?:\^(?!\s*\{?\s*\\circ)|[√π]"
     rf"|(?:squared|cubed|factorial)\b|\\(?:{_FUNCTION}|cdot(?!s)|times(?!\W*\Z)|div|[tdc]?frac|binom|infty)(?![a-z])|{_GREEK}"
     rf"|[-+−*×·⋅]\s*(?:(?![aAI]){_LETTER}|\\(?!text)[a-z]))"
 )
-_LETTERS = re.compile(r"((?:[ \t~]|\\[,;:! ])*)([A-Za-z]+)(\.?[A-Za-z])?")
+_LETTERS = re.compile(r"((?:[ \t~]|\\[,;:! ])*)([A-Za-z]+)([.'’]?[A-Za-z])?")
 _RATIO = re.compile(r"\\[cdt]?frac\s*\{\s*([a-zA-Z]+)\s*\}\s*\{\s*([a-zA-Z]+)\s*\}")
 _ENDINGS = ("st", "nd", "rd", "th", "am", "pm")
 
@@ -155,8 +156,8 @@ def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction
 
 def _is_part(text: str, match: re.Match[str], question: str) -> bool:
     """Return whether a number is a part of a formula, a date, a time or the like."""
-    signed = match[0][0] in "-+−"
-    start, end = match.start() + signed, match.end()
+    end = match.end()
+    start = end - len(match[0].lstrip("-+−").lstrip())
     if _BEFORE.search(text[max(0, start - 40) : start]) or _BEHIND.match(text, end):
         return True
     if text.startswith("!", end) and not re.search("[A-Za-z]", text[max(0, start - 40) : start]):

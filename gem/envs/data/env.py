@@ -242,8 +242,8 @@ class DataEnv(DatasetEnv):
                 answer = fence_code(reference_solution(task) or "")
             else:
                 answer = show_answer(raw.reference(index), self.write_answer(task.reference))
-            shown = text_of(show_question(task, choices))
-            return Example(identify(task.question, choices), shown, answer)
+            question = text_of(show_question(task, choices))
+            return Example(identify(task.question, choices), question, answer)
 
         return read_examples(len(tasks), pair, tasks.name)
 
