@@ -105,7 +105,8 @@ def types_of(function: Callable[..., Any], tool: str) -> dict[str, Any]:
 
 ACCEPTED = (
     "parameters with a keyword and one of the types str, int, float, bool, list[...], dict[str, ...], "
-    "Literal, an Enum of texts or whole numbers, a dataclass, Any, and unions and Optional of these"
+    "set[...] of what is hashable, Literal, an Enum of texts or whole numbers, a dataclass, Any, and unions "
+    "and Optional of these"
 )
 """The parameters of a tool's function, as errors list them."""
 
@@ -116,7 +117,16 @@ def _is_written(hint: Any) -> bool:
         return True
     if is_dataclass(hint):
         return all(map(_is_written, typing.get_type_hints(hint).values()))
-    return bool(_of_type(hint)) and all(_is_written(each) for each in get_args(hint) if each is not ...)
+    base, parts = get_origin(hint) or hint, get_args(hint)
+    if base in (set, frozenset) and not all(map(_is_hashable, parts)):
+        return False
+    return bool(_of_type(hint)) and all(_is_written(each) for each in parts if each is not ...)
+
+
+def _is_hashable(hint: Any) -> bool:
+    """Return whether values of a type can be members of a set, as far as the type says."""
+    parts = typing.get_type_hints(hint).values() if is_dataclass(hint) else get_args(hint)
+    return (get_origin(hint) or hint).__hash__ is not None and all(map(_is_hashable, parts))
 
 
 def convert(arguments: Mapping[str, Any], types_: Mapping[str, Any], tool: str) -> dict[str, Any]:
@@ -129,7 +139,7 @@ def convert(arguments: Mapping[str, Any], types_: Mapping[str, Any], tool: str) 
     for name, value in arguments.items():
         try:
             given[name] = msgspec.convert(value, types_[name], str_keys=True)
-        except (msgspec.ValidationError, OverflowError, RecursionError) as error:
+        except (msgspec.ValidationError, TypeError, OverflowError, RecursionError) as error:
             raise ToolError(f"{tool}: {name!r} is {value!r:.60}, which does not fit: {error}.") from error
     return given
 

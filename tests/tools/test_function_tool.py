@@ -210,6 +210,14 @@ def of_two(x: Size | str):
     """Take x."""
 
 
+def of_a_set_of_lists(x: list[set[list[int] | str]]):
+    """Take x."""
+
+
+def of_a_set_of_dataclasses(x: set[Place]):
+    """Take x."""
+
+
 def silent(x: int):
     pass
 
@@ -224,6 +232,8 @@ def silent(x: int):
         (of_callable, "'x' of the type"),
         (unknown, "name 'Nowhere' is not defined"),
         (of_two, "'x' of the type"),
+        (of_a_set_of_lists, r"'x' of the type list\[set\[list\[int\] \| str\]\]"),
+        (of_a_set_of_dataclasses, "'x' of the type set"),
         (silent, "no docstring"),
     ],
 )
@@ -233,6 +243,16 @@ def test_a_function_that_can_be_no_tool_is_refused_where_it_is_defined(function,
     assert "\n" not in str(refused.value)
     with pytest.raises(BadArgument, match="timeout"):
         tool(timeout=0)(double)
+
+
+def collect(x: set[Any], y: set[tuple[int, ...]]) -> int:
+    """Take x."""
+    return len(y)
+
+
+def test_a_set_takes_what_can_be_in_a_set():
+    assert FunctionTool(collect).run({"x": [], "y": [[1], [1], [2]]}).text == "2"
+    assert FunctionTool(collect).run({"x": [[1]], "y": []}).error
 
 
 # -- how an environment gets it
