@@ -10,15 +10,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 _BOX_TOKEN = re.compile(r"\\boxed\s*\{|(?<!\\)\\++[{}]|[{}]")  # a run of backslashes is walked once
+_THINKING_END = r"</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷"
 _THINKING = re.compile(  # the group is the end of thinking
-    r"(</(?:think|thinking|thought|reasoning)>|<\|end_of_thought\|>|◁/think▷)"
-    r"|<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷",
+    rf"({_THINKING_END})|<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷",
     re.IGNORECASE,
 )
 _INVISIBLE = re.compile(  # Unicode's category Cf, but for what is plain
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
-_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n]*$", re.MULTILINE)
+_FENCE = re.compile(  # at the beginning of a line, or right behind thinking
+    rf"^(?:.*(?:{_THINKING_END}))?([ \t]*)(`{{3,}}|~{{3,}})[ \t]*([\w+#.-]*)[^\n]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 _STYLES = "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol"
 STYLES = frozenset(_STYLES.split("|"))
@@ -250,7 +253,7 @@ def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
             body = text[opened.end() + 1 : fence.start()]
             if opened[1] and body.lstrip("\n").startswith(opened[1]):  # a list's indentation, not the block's
                 body = re.sub(rf"^[ \t]{{1,{len(opened[1])}}}", "", body, flags=re.MULTILINE)
-            yield opened.start(), fence.end(2), _language(opened[3]), body
+            yield opened.start(1), fence.end(2), _language(opened[3]), body
             opened = None
         elif mark[0] == opened[2][0] and len(mark) >= len(opened[2]):
             opened = fence  # labelled: the block before was never closed, as where thinking broke off

@@ -510,6 +510,7 @@ def test_a_block_in_thinking_is_no_submission():
     assert submission(f"<think>Perhaps\n{block}\nno.</think>\nI do not know.") is None
     assert submission("<think>Perhaps\n```python\n1\n```\nBut") is None
     assert submission(f"<think>hm</think>\n{block}\nThat is it.") == "print('</think>')"
+    assert submission(f"<think>\n{block} or</THINK> {block}\nThat is it.") == "print('</think>')"
 
 
 def test_an_answer_without_code_needs_no_sandbox():
