@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -87,6 +89,19 @@ def check_score(score: Any) -> Score:
     return score
 
 
+def read_list(value: Any) -> Any:
+    """Return the list that a cell is as JSON text, of texts only, as in a CSV file; another cell unchanged.
+
+    >>> read_list('["Oslo", "Kristiania"]'), read_list("[1, 2]")
+    (['Oslo', 'Kristiania'], '[1, 2]')
+    """
+    texts: Any = None
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(ValueError, RecursionError):
+            texts = json.loads(value)
+    return texts if texts and all(isinstance(text, str) for text in texts) else value
+
+
 class DataGrader(Rebuildable):
     """A grader over the rows of a data set, to which `gem.graders.MADE` gives a name.
 
@@ -130,6 +145,8 @@ class DataGrader(Rebuildable):
         Raises:
             BadArgument: when this grader cannot read it.
         """
+        if cls.answer_form:  # a judge or a function gets the cell as it is
+            value = read_list(value)
         cls.read_golds(value)
         return value
 

@@ -176,6 +176,7 @@ def test_a_file_that_changed_is_refused_where_its_digest_is_known():
         (["2x", "10 m", "3x", "7 m"], "math"),
         (["1912", "7", "Oslo", "Paris"], "text"),
         ([["1912"], ["Oslo", "Kristiania"]], "text"),
+        (['["9 (apples)"]', '["15 (balls)", "16"]'], "number"),
     ],
 )
 def test_the_grader_follows_from_most_answers(answers, kind):
@@ -249,6 +250,32 @@ def test_an_example_that_is_asked_is_left_out_however_it_is_shown(row, settings)
     for seed in range(4):
         shown = env.reset(seed=seed).obs
         assert (shown.count("Example"), "Another?" in shown) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "rights", "wrong"),
+    [
+        ("text", '["Oslo", "Kristiania"]', ["Oslo", "Kristiania"], '["Oslo", "Kristiania"]'),
+        ("math", '["1/3", "0.5"]', ["0.5", "\\frac13"], "3"),
+        ("number", '["7", "8 (apples)"]', ["7", "8"], "9"),
+        ("math", "[1, 2]", ["[1, 2]"], "1"),
+    ],
+)
+def test_a_list_of_answers_may_be_json_text(kind, answer, rights, wrong):
+    env = DataEnv(kind, [{"question": "?", "answer": answer}])
+    for given, reward in [(right, 1) for right in rights] + [(wrong, 0)]:
+        env.reset(idx=0)
+        assert env.step(f"\\boxed{{{given}}}").reward == reward
+    env.reset(idx=0)
+    assert env.step(env.solve()).reward == 1
+
+
+def test_a_function_gets_the_cell_as_it_is():
+    env = DataEnv(
+        "function", [{"question": "?", "answer": '["a"]'}], lambda answer, reference: answer == reference
+    )
+    env.reset(idx=0)
+    assert env.step('["a"]').reward == 1
 
 
 def test_the_letter_of_a_choice_is_that_of_its_column():
