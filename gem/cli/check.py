@@ -246,7 +246,7 @@ def _audit_judge(name: str, labels: Path, prices: Path | None) -> int:
 
 
 def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
-    from gem.envs.data.reading import first_row, read_tasks
+    from gem.envs.data.reading import merge_rows, read_tasks
     from gem.graders.named import named_grader
     from gem.tasks.columns import find_columns, parse_columns
     from gem.tasks.files import place_of
@@ -256,11 +256,11 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     kind, _ = named_grader(grader)
     rows, name, _ = open_rows(path, None)
     given = parse_columns(columns)
-    there = has_cell(first_row(rows, name), answer_key)
+    there = has_cell(merge_rows(rows, name), answer_key)
     if there or answer_key != "answer":
         given.setdefault("answer", answer_key)
     try:
-        find_columns(first_row(rows, name), given, kind, name)
+        find_columns(merge_rows(rows, name), given, kind, name)
     except BadArgument:
         if not there or columns:
             raise

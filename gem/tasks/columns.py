@@ -116,10 +116,10 @@ def check_names(given: Iterable[str]) -> None:
 
 
 def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, where: str) -> Columns:
-    """Return the columns of a data set, from its first row.
+    """Return the columns of a data set.
 
     Args:
-        row: the row.
+        row: a row with each column, as of `gem.envs.data.reading.merge_rows`.
         given: the columns that the user named; they are not looked for.
         kind: the kind of grader: the answers of `code` are tests, and `choice` needs choices.
         where: the data set's name, for messages.

@@ -130,6 +130,7 @@ class FileRows(Sequence[Mapping[str, Any]]):
             )
         self._ends = [sum(map(len, self._parts[: at + 1])) for at in range(len(self._parts))]
         self.checked: set[Any] = set()
+        self.merged: dict[str, Any] = {}
 
     def __len__(self) -> int:
         return self._ends[-1]

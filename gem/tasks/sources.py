@@ -53,6 +53,7 @@ MOST_REASONS = 100
 PLACEHOLDER = "<image>"
 """The placeholder of a picture in a question's text."""
 
+_MAGIC_BYTES = 16
 _MIMES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 
 
@@ -151,7 +152,7 @@ class RowTasks(Ordered):
         except BadArgument as error:
             raise BadArgument(f"{self.name}, {place_of(self.rows, index)}: {error}") from error
         if self.images_key is not None:
-            question = _place_pictures(str(question), _pictures(row[self.images_key], self.folder))
+            question = _place_pictures(str(question), _pictures(cell(row, self.images_key), self.folder))
         keys = (self.question_key, self.answer_key, self.images_key)
         info = {key: value for key, value in row.items() if key not in keys}
         return Task(self.id_of(index, row), question, reference, info)
@@ -159,25 +160,21 @@ class RowTasks(Ordered):
     def id_of(self, index: int, row: Mapping[str, Any]) -> str:
         """Return a task's id."""
         given = None if self.id_key is None else cell(row, self.id_key)
-        return str(index) if _is_empty(given) else str(given)
+        return str(index) if is_empty(given) else str(given)
 
     def reference(self, index: int) -> Any:
         """Return the reference of one row without reading its pictures."""
         return self._parts(self.rows[index])[1]
 
-    def _parts(self, row: Any, pictured: bool = True) -> tuple[Obs, Any]:
-        """Return the question, without pictures, and the reference; the row may lack its pictures."""
+    def _parts(self, row: Any) -> tuple[Obs, Any]:
+        """Return the question, without pictures, and the reference; a row may lack its context."""
         if not isinstance(row, Mapping):
             raise BadArgument(f"a row is {type(row).__name__} {row!r:.80}; accepted: mappings (dict).")
-        pictures = self.images_key if pictured else None
-        for key in (self.question_key, self.answer_key, pictures, self.context_key):
+        for key in (self.question_key, self.answer_key):
             if key is not None and not has_cell(row, key):
-                raise BadArgument(
-                    f"no column {key!r}.{did_you_mean(key, map(str, row))} It has: "
-                    f"{', '.join(map(repr, row))}. Name them with question_key= and answer_key= (--columns)."
-                )
+                raise BadArgument(_name_missing(key, row))
         for key in (self.question_key if self.images_key is None else None, self.answer_key):
-            if key is not None and _is_empty(cell(row, key)):
+            if key is not None and is_empty(cell(row, key)):
                 raise BadArgument(f"column {key!r} is empty")
         asked: Any = cell(row, self.question_key)
         reference: Any = None if self.answer_key is None else cell(row, self.answer_key)
@@ -185,7 +182,7 @@ class RowTasks(Ordered):
             asked = reference[:-1] if self.answer_key == self.question_key else asked
             reference = _content(reference[-1]["content"], str(self.answer_key))
         question = as_text(asked, self.question_key)
-        if self.context_key is not None and not _is_empty(context := cell(row, self.context_key)):
+        if self.context_key is not None and not is_empty(context := cell(row, self.context_key)):
             question = f"{as_text(context, self.context_key)}\n\n{question}"
         return question, reference if self.read is None else self.read(reference, row)
 
@@ -202,25 +199,40 @@ class RowTasks(Ordered):
         bad = self.bad_rows()
         if bad:
             raise BadArgument(self.describe_bad_rows(bad))
-        if self.images_key is not None and len(self.rows):
-            self._parts(self.rows[0])  # the scan leaves pictures out, and so their column
+        images, rows = self.images_key, (row for row in scan(self.rows) if isinstance(row, Mapping))
+        if images is not None and not any(has_cell(row, images) for row in rows):
+            raise BadArgument(f"{self.name}: {_name_missing(images, next(scan(self.rows)))}")
         if memory is not None:
             memory.add(key)
 
     def bad_rows(self) -> dict[str, list[int]]:
         """Return the numbers of all bad rows, by what is wrong with them."""
         reasons: dict[str, list[int]] = {}
-        for index, row in enumerate(
-            scan(self.rows, self.images_key)
-        ):  # pictures are read when they are shown
+        column = self.images_key
+        if column is not None:
+            cells = (cell(row, column) for row in scan(self.rows) if isinstance(row, Mapping))
+            first = next((each for each in cells if not is_empty(each)), None)
+            named = isinstance(first, str) or (isinstance(first, list) and isinstance(first[0], str))
+        for index, row in enumerate(scan(self.rows, None if column is None or named else column)):
             try:
                 if isinstance(row, BadRow):
                     raise row
-                self._parts(row, pictured=False)
+                self._parts(row)
+                if column is not None and (named or has_cell(row, column)):
+                    self._check_pictures(row)
             except BadArgument as error:
                 reason = error.reason if isinstance(error, BadRow) else str(error)
                 reasons.setdefault(reason, []).append(index)
         return reasons
+
+    def _check_pictures(self, row: Mapping[str, Any]) -> None:
+        """Refuse a row with neither a question nor a picture, and what is no picture, by its first bytes."""
+        pictures = _list_pictures(cell(row, str(self.images_key)))
+        if not pictures and is_empty(cell(row, self.question_key)):
+            raise BadArgument(f"column {self.question_key!r} is empty, and there is no picture")
+        for each in pictures:
+            if not hasattr(each, "save"):  # of Pillow, which is one
+                _picture(each, self.folder, _MAGIC_BYTES)
 
     def describe_bad_rows(self, bad: Mapping[str, Sequence[int]], most: int = MOST_REASONS) -> str:
         """Return the text about bad rows."""
@@ -258,6 +270,13 @@ def _range(first: str, last: str) -> str:
     """Return two places of one file as a range: ``lines 7 to 9``."""
     where, _, number = first.rpartition(" ")
     return f"{where}s {number} to {last.rpartition(' ')[2]}"
+
+
+def _name_missing(key: str, row: Any) -> str:
+    return (
+        f"no column {key!r}.{did_you_mean(key, map(str, row))} It has: "
+        f"{', '.join(map(repr, row))}. Name them with question_key= and answer_key= (--columns)."
+    )
 
 
 def has_cell(row: Mapping[str, Any], key: str) -> bool:
@@ -328,12 +347,12 @@ def _content(value: Any, column: str) -> str:
     return "\n".join(texts)
 
 
-def _is_empty(value: object) -> bool:
+def is_empty(value: object) -> bool:
     """Return whether a value is nothing: blank text, NaN, or a list of such values."""
     if isinstance(value, str):
         return not value.strip()
     if isinstance(value, list | tuple):
-        return all(map(_is_empty, value))
+        return all(map(is_empty, value))
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -425,6 +444,7 @@ class HubRows(Sequence[Mapping[str, Any]]):
         self.name = name
         self.split = split
         self.checked: set[Any] = set()
+        self.merged: dict[str, Any] = {}
         self._rows = one_split(_from_hub(name, split), split, name)
 
     def __len__(self) -> int:
@@ -509,18 +529,24 @@ def _place_pictures(text: str, pictures: list[Image]) -> Obs:
 
 
 def _pictures(value: Any, folder: Path | None) -> list[Image]:
-    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    return [_picture(each, folder) for each in values]
+    return [_picture(each, folder) for each in _list_pictures(value)]
 
 
-def _picture(value: Any, folder: Path | None) -> Image:
+def _list_pictures(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [] if is_empty(value) else [value]
+
+
+def _picture(value: Any, folder: Path | None, most: int = -1) -> Image:
     """Return one picture from bytes, base64, a path in the data's folder, a mapping of these, or Pillow.
+
+    `most`: the most bytes to read of a file; -1: all.
 
     Raises:
         BadArgument: for anything else, or a path that leads out of the folder.
     """
     if isinstance(value, Image):
         return value
+    given = value
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
     if hasattr(value, "save"):
@@ -528,22 +554,23 @@ def _picture(value: Any, folder: Path | None) -> Image:
         value.save(file, format="PNG")
         value = file.getvalue()
     if isinstance(value, str):
-        value = _from_text(value, folder)
+        value = _from_text(value, folder, most)
     if isinstance(value, bytes):
         mime = next((mime for magic, mime in _MIMES.items() if value.startswith(magic)), None)
         if mime:
             return Image(value, mime)
     raise BadArgument(
-        f"a picture is {type(value).__name__} {value!r:.60}; accepted: PNG, JPEG, GIF or WebP as bytes, "
+        f"a picture is {type(given).__name__} {given!r:.60}; accepted: PNG, JPEG, GIF or WebP as bytes, "
         "base64, a path in the data's folder, a Pillow image."
     )
 
 
-def _from_text(value: str, folder: Path | None) -> bytes | str:
+def _from_text(value: str, folder: Path | None, most: int) -> bytes | str:
     if folder is not None:
         path = (folder / value).resolve() if len(value) < 1024 else folder
         if path.is_relative_to(folder.resolve()) and path.is_file():
-            return path.read_bytes()
+            with path.open("rb") as file:
+                return file.read(most)
     try:
         return base64.b64decode(value.rpartition("base64,")[2], validate=True)
     except (binascii.Error, ValueError):

@@ -455,10 +455,30 @@ def test_a_path_is_read_in_the_folder_of_the_data_and_nowhere_else(tmp_path):
     (tmp_path / "data/1.png").write_bytes(png())
     (tmp_path / "secret.png").write_bytes(png())
     rows = [{"problem": "?", "answer": 1, "images": [name]} for name in ("1.png", "../secret.png")]
-    tasks = load(write(tmp_path / "data/set.jsonl", rows), images_key="images")
+    tasks = load(write(tmp_path / "data/set.jsonl", rows[:1]), images_key="images")
     assert tasks[0].question[0] == Image(png())
-    with pytest.raises(BadArgument, match="a path in the data's folder"):
-        tasks[1]
+    with pytest.raises(BadArgument, match=r"line 2: a picture is .* a path in the data's folder"):
+        load(write(tmp_path / "data/set.jsonl", rows), images_key="images")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"image": "gone.png"}, "a picture is str 'gone.png'"),
+        ({"image": "text.png"}, "a picture is str 'text.png'"),
+        ({"problem": "", "image": None}, "column 'problem' is empty, and there is no picture"),
+    ],
+)
+def test_a_picture_that_cannot_be_shown_is_told_before_anything_is_asked(tmp_path, suffix, broken, why):
+    (tmp_path / "1.png").write_bytes(png())
+    (tmp_path / "text.png").write_text("text")
+    good = {"problem": "?", "answer": "1", "image": None}
+    rows = [good, {**good, "image": "1.png"}, {**good, "problem": "", "image": "1.png"}]
+    tasks = load(write(tmp_path / f"good{suffix}", rows), images_key="image")
+    assert [len(tasks[number].question) for number in range(3)] == [1, 2, 2]
+    with pytest.raises(BadArgument, match=f"1 of 4 rows cannot be used.*\n.*: {why}"):
+        load(write(tmp_path / f"bad{suffix}", [*rows, {**good, **broken}]), images_key="image")
 
 
 @pytest.mark.parametrize("value", [7, "no such file.png", b"text", {"bytes": None, "path": None}])

@@ -13,7 +13,7 @@ from gem.content import Obs, text_of
 from gem.core import Step
 from gem.envs.code.env import FENCE, SOLUTIONS, fence_code, reference_solution, what_to_write
 from gem.envs.data.prompts import Example, Prompt, identify, read_examples, show_answer, show_question
-from gem.envs.data.reading import first_row, read_tasks
+from gem.envs.data.reading import merge_rows, read_tasks
 from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument, GemError, MissingData, NoSolver
 from gem.graders import GIVEN, MADE
@@ -126,7 +126,7 @@ class DataEnv(DatasetEnv):
         )
         hidden = (self.columns.answer or "", *(SOLUTIONS if name == "code" else ()))
         self.prompt = Prompt(prompt, self.columns.question, tuple(filter(None, hidden)))
-        self._row = first_row(tasks.rows, tasks.name)
+        self._row = merge_rows(tasks.rows, tasks.name, self.columns.images)
         self.prompt.check(self._row)
         if few_shot is not None:
             self.prompt = replace(self.prompt, examples=self._examples(few_shot, given))

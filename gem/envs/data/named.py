@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gem.envs.data.env import DataEnv
-from gem.envs.data.reading import first_row, read_tasks
+from gem.envs.data.reading import merge_rows, read_tasks
 from gem.errors import BadArgument, reason
 from gem.files import read_text
 from gem.graders.named import fix_table, named_grader, read_grader
@@ -124,7 +124,7 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
         MissingData, BadArgument: see `read_tasks`.
     """
     rows, name, _ = open_rows(data, split)
-    row = first_row(rows, name)
+    row = merge_rows(rows, name, given.get("images"))
     with suppress(BadArgument):
         if find_columns(row, given, "choice", name).choices is not None:
             return "choice"

@@ -8,9 +8,9 @@ from typing import Any
 
 from gem.errors import BadArgument
 from gem.graders.functions import class_of
-from gem.tasks.columns import Columns, find_columns
+from gem.tasks.columns import IMAGES, Columns, find_columns
 from gem.tasks.files import BadRow, place_of, scan
-from gem.tasks.sources import RowTasks, Source, open_rows
+from gem.tasks.sources import RowTasks, Source, is_empty, open_rows
 
 
 def read_tasks(
@@ -22,7 +22,7 @@ def read_tasks(
         MissingData, BadArgument: see `gem.tasks.sources.open_rows` and `gem.tasks.columns.find_columns`.
     """
     rows, name, folder = open_rows(data, split)
-    columns = find_columns(first_row(rows, name), given, kind, name)
+    columns = find_columns(merge_rows(rows, name, given.get("images")), given, kind, name)
     tasks = RowTasks(
         name,
         rows,
@@ -36,6 +36,25 @@ def read_tasks(
     )
     numbered = getattr(tasks.read, "numbered", None)  # of a reader of choices
     return tasks, columns if numbered is None else replace(columns, first=str(numbered))
+
+
+def merge_rows(rows: Any, name: str, images: str | None = None) -> Mapping[str, Any]:
+    """Return a row with all columns that rows of the data `name` have, each with its first value, if any.
+
+    The rows of a file are read once per process, without their `images` where that is cheaper.
+
+    Raises:
+        BadArgument: see `first_row`.
+    """
+    merged: dict[str, Any] = getattr(rows, "merged", {})
+    if not merged:
+        merged |= first_row(rows, name)
+        images = images or next((each for each in merged if str(each).casefold() in IMAGES), None)
+        for row in scan(rows, images):
+            for column, value in row.items() if isinstance(row, Mapping) else ():
+                if column not in merged or is_empty(merged[column]):
+                    merged[column] = value
+    return merged
 
 
 def first_row(rows: Any, name: str) -> Mapping[str, Any]:

@@ -443,3 +443,39 @@ def test_a_folder_that_is_no_data_set_is_refused_before_its_files_are_read(tmp_p
     with pytest.raises(BadArgument, match="more than 2 files"):
         data_task(data, "text", few_shot=str(few))
     assert opened == ["q.jsonl"] * 2
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        ([{"context": None}, {"context": "He lives in Oslo."}], "He lives in Oslo.\n\nQ"),
+        ([{}, {"context": "He lives in Oslo."}], "He lives in Oslo.\n\nQ"),
+        ([{"instruction": "Q", "input": None}, {"instruction": "Q", "input": "5 and 7"}], "5 and 7\n\nQ"),
+        (
+            [{"A": "Bergen", "B": "Oslo"}, {"A": "Bergen", "B": "Oslo", "C": "Paris"}],
+            "Q\n\nA. Bergen\nB. Oslo\nC. Paris",
+        ),
+        ([{"choices": None}, {"choices": ["Oslo", "Bergen"]}], None),
+    ],
+)
+@pytest.mark.parametrize("source", ["rows", "q.jsonl"])
+def test_columns_that_the_first_row_lacks_are_found_in_later_ones(more, shown, source):
+    rows = [
+        {"answer": "Oslo", **({} if "instruction" in each else {"question": "Q"}), **each} for each in more
+    ]
+    if shown is None:  # a row without choices is refused
+        with pytest.raises(BadArgument, match="line 1: the choices are None"):
+            data_task(write("q.jsonl", rows))
+        return
+    own = data_task(write("q.jsonl", rows))
+    env = gem.make(own.env, data=rows if source == "rows" else source)
+    first, second = (env.reset(idx=number)[0] for number in (0, 1))
+    assert first.startswith("Q\n\n")
+    assert second.startswith(shown)
+    assert "None" not in first
+
+
+def test_pictures_of_later_rows_are_found(tmp_path):
+    rows = [PLAIN[0], {**PLAIN[0], "image": "gone.png"}]
+    with pytest.raises(BadArgument, match=r"line 2: a picture is str 'gone\.png'"):
+        data_task(write("q.jsonl", rows), "text")
