@@ -1,4 +1,7 @@
 import io
+from asyncio import CancelledError
+
+import pytest
 
 from gem.agents.human import HumanAgent
 from gem.content import Image, Message, Text
@@ -33,3 +36,35 @@ def test_what_is_shown_cannot_steer_the_terminal():
     agent, shown = human("x\n")
     agent([ask((Text("a\x1b[31m\tb\n\u202ec"), Image(b"", alt="[a\x07 cat]")))])
     assert shown.getvalue() == "a\\x1b[31m\tb\n\\u202ec\n[a\\x07 cat]\n> "
+
+
+def test_an_answer_that_begins_with_a_fence_or_a_tag_goes_on_to_its_end():
+    program = "```python\ndef f():\n\n    return 1\n```"
+    query = "<sql>SELECT 1\n\nFROM t</sql>"
+    agent, shown = human(f"{program}\n{query}\n<hang_up>\n```5```\n<sql>SELECT")
+    rules = ask("Write <sql>...</sql>; <hang_up> ends it.")
+    assert [agent([rules])[0].text for _ in range(4)] == [program, query, "<hang_up>", "```5```"]
+    assert "> ... ... ... ... Write" in shown.getvalue()
+    with pytest.raises(CancelledError):
+        agent([rules])
+
+
+def test_an_empty_line_is_no_answer():
+    agent, shown = human("\n \n5\n")
+    assert agent([ask("number?")])[0].text == "5"
+    assert shown.getvalue() == "number?\n> > > "
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("<say>Hello</say> take 1 0 1", r"<say>Hello</say> \boxed{take 1 0 1}"),
+        ("<say>Hello</say>", "<say>Hello</say>"),
+        ("<submit/>", "<submit/>"),
+        ("```python\n1\n```", "```python\n1\n```"),
+        ("1 < 2", r"\boxed{1 < 2}"),
+    ],
+)
+def test_what_is_in_tags_and_fences_stays_outside_of_the_box(typed, answer):
+    agent, _ = human(f"{typed}\n")
+    assert agent([ask(r"Give it in \boxed{}.")])[0].text == answer
