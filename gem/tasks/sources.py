@@ -382,16 +382,18 @@ def is_place(name: str) -> bool:
 
 
 def find(name: str) -> Path | None:
-    """Return the file or folder of a data set: its name under GEM_DATA, or the name itself as a path."""
-    places = [Path(name).expanduser()]
+    """Return the file or folder of a data set: the name as a path, or else below GEM_DATA.
+
+    A name without an ending may mean a file that has one; below GEM_DATA such a file is looked for first.
+    """
+    here = Path(name).expanduser()
+    places = [here]
     if os.environ.get("GEM_DATA"):
         home = Path(os.environ["GEM_DATA"]).expanduser()
-        places = [home / name, home / Path(name).name, *places]
-    for place in places:
-        for suffix in ("", *SUFFIXES):
-            path = Path(f"{place}{suffix}")
-            if path.is_dir() or is_data_file(path):
-                return path.absolute()
+        places = [home / name, home / here.name, here]
+    for path in (here, *(Path(f"{place}{suffix}") for place in places for suffix in ("", *SUFFIXES))):
+        if path.is_dir() or is_data_file(path):
+            return path.absolute()
     return None
 
 

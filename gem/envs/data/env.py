@@ -125,6 +125,9 @@ class DataEnv(DatasetEnv):
             order_seed=seed,
         )
         hidden = (self.columns.answer or "", *(SOLUTIONS if name == "code" else ()))
+        path = getattr(tasks.rows, "path", None)
+        here = not isinstance(data, str | Path) or Path(data).expanduser().exists()
+        self._elsewhere = "" if here or path is None else f" in {path}"
         self.prompt = Prompt(prompt, self.columns.question, tuple(filter(None, hidden)))
         self._row = merge_rows(tasks.rows, tasks.name, self.columns.images)
         self.prompt.check(self._row)
@@ -141,7 +144,7 @@ class DataEnv(DatasetEnv):
         how = f"Grader {self.kind}: right is {right}" if right else f"Grader {_name(self.grader)}"
         if isinstance(self.grader, Rubric):
             how = self.grader.about
-        rows = f"{len(self.tasks)} row{'s' * (len(self.tasks) != 1)}"
+        rows = f"{len(self.tasks)} row{'s' * (len(self.tasks) != 1)}{self._elsewhere}"
         understood = self.columns.describe(self._row)
         more = " The prompt is yours." if self.prompt.template is not None else ""
         if self.prompt.examples:

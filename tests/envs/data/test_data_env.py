@@ -479,3 +479,16 @@ def test_pictures_of_later_rows_are_found(tmp_path):
     rows = [PLAIN[0], {**PLAIN[0], "image": "gone.png"}]
     with pytest.raises(BadArgument, match=r"line 2: a picture is str 'gone\.png'"):
         data_task(write("q.jsonl", rows), "text")
+
+
+@pytest.mark.parametrize("name", ["q.jsonl", "deep/q.jsonl", "deep"])
+def test_a_file_here_is_read_before_one_of_its_name_in_gem_data(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("GEM_DATA", str(tmp_path / "home"))
+    for folder in (tmp_path, tmp_path / "home"):
+        (folder / "deep").mkdir(parents=True)
+        for each in ("q.jsonl", "deep/q.jsonl"):
+            write(folder / each, PLAIN if folder == tmp_path else PLAIN[:1])
+    assert data_task(name, "text").about.startswith(f"{name}: 2 rows. ")
+    (tmp_path / name.partition("/")[0]).rename(tmp_path / "moved")
+    read = tmp_path / "home" / name
+    assert data_task(name, "text").about.startswith(f"{name}: 1 row in {read}. ")
