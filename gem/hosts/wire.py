@@ -63,7 +63,7 @@ class Answer(Struct, omit_defaults=True):
 
 
 class About(Struct):
-    """The claims of an environment, its seats and its tools."""
+    """The claims of an environment, its seats, its tools, and what it reads itself (`Env.answer_marks`)."""
 
     seats: list[str]
     tools: list[Any]
@@ -73,6 +73,7 @@ class About(Struct):
     solver: Solver
     solver_rate: float | None
     splits: tuple[str, ...] = ()
+    answer_marks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a rate without its solver."""

@@ -82,6 +82,7 @@ class RemoteEnv(Env):
         link.users += 1
         self._claims = {claim: getattr(about, claim) for claim in wire.CLAIMS}
         self._tools = tools_in({"tools": about.tools})
+        self.answer_marks = about.answer_marks
 
     def _call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
         if self._phase == "closed":

@@ -140,10 +140,11 @@ class Application:
             carrier = self._hosts[kind]
         with registry.make(spec) as env:  # what it lacks is told now, not to the first client
             about = inspect.getdoc(type(env.unwrapped)) or ""
-            tools, tasks = tuple(env.tool_specs), getattr(env.unwrapped, "tasks", None)
+            tools, marks = tuple(env.tool_specs), tuple(env.answer_marks)
+            tasks = getattr(env.unwrapped, "tasks", None)
             if not isinstance(tasks, TaskSet):
                 tasks = None
-            return Offer(spec, carrier, about, tools, tasks, keywords, wrappers)
+            return Offer(spec, carrier, about, tools, marks, tasks, keywords, wrappers)
 
     def _check_taken(self, keyword: str) -> None:
         """Refuse a keyword that none of the environments takes."""

@@ -244,10 +244,11 @@ class _Connection:
 
 
 def about(offer: Offer) -> dict[str, Any]:
-    """Return the claims of an environment's spec, and its tools."""
+    """Return the claims of an environment's spec, its tools, and what it reads itself."""
     spec = offer.spec
     claims = {name: getattr(spec, name) for name in wire.CLAIMS}
-    return {**claims, "seats": list(spec.seats), "tools": written_tools(offer.tools)}
+    own = {"tools": written_tools(offer.tools), "answer_marks": offer.answer_marks}
+    return {**claims, **own, "seats": list(spec.seats)}
 
 
 def _read(how: Callable[[Any], Any], what: Any) -> Any:

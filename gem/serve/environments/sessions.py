@@ -55,6 +55,7 @@ class Offer:
     carrier: Carrier
     about: str
     tools: tuple[ToolSpec, ...]
+    answer_marks: tuple[str, ...]
     tasks: TaskSet | None = None
     keywords: frozenset[str] = frozenset()
     wrappers: frozenset[str] = frozenset()
