@@ -152,8 +152,8 @@ def strip_markup(text: str) -> str:
     These are styles, spaces, arrows, escaped signs, a fraction of numerals, degrees, invisible and wide
     characters, quotes or ``$`` around the whole, and a full stop behind it.
 
-    >>> [strip_markup(text) for text in (r"\text{right}", r"(1,\,2)", r"C \to A", "10.", r"\{1\}")]
-    ['right', '(1, 2)', 'C -> A', '10', '{1}']
+    >>> strip_markup(r"\text{right}"), strip_markup(r"C \to A"), strip_markup(r"\{1\}.")
+    ('right', 'C -> A', '{1}')
     """
     text = strip_styles(drop_invisible(text).translate(_WIDE))
     for pattern, plain in _LAYOUT:
