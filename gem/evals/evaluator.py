@@ -101,7 +101,7 @@ def evaluate(
         samples: the number of episodes per task; not with `instances`.
         seed: the seed that all tasks are derived from.
         seeds: the seeds of the tasks, in place of `episodes` derived from `seed`: ``range(n)`` plays each of
-            a data set's n tasks once.
+            a data set's n tasks once; a seed of n or more would repeat one.
         instances: the instances to play, in place of seeds derived from `seed`.
         exactly: the agent is deterministic and `instances` are all instances. So the figures are exact, and
             their intervals are single points (`Interval.exact`).
@@ -117,8 +117,7 @@ def evaluate(
         **keywords: fields of RunOptions, such as ``limits`` or ``store``, which replace those of `options`.
 
     Raises:
-        BadArgument: for no episodes, a seed that would repeat a task of a data set, or a Runner with its own
-            jobs. UnknownArgument: for a keyword that is no
+        BadArgument: for no episodes, or a Runner with its own jobs. UnknownArgument: for a keyword that is no
             field of RunOptions. UnknownEnv, MissingExtra: when the environment cannot be made. NoSolver: when
             the agent is the solver or the random actor, and the environment has none. AgentUnavailable: when
             the agent can answer no request; ended episodes are in the store. SchemaMismatch: with `resume`,
@@ -140,9 +139,9 @@ def evaluate(
         )
     if instances is not None:
         seeds = ()
-    else:
+    elif seeds is None:
         made = Maker(env) if isinstance(env, str | TaskRef) else env
-        seeds = find_seeds(made, episodes, seed, seeds)
+        seeds = find_seeds(made, episodes, seed)
     check_argument("seeds", seeds, len({*seeds}) == len(seeds), "each seed once; samples play it again")
     settings = agent.options if isinstance(agent, BaseRunner) else RunOptions.merge(options, keywords)
     if instances is None:

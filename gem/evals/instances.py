@@ -20,7 +20,7 @@ Count = int | Literal["all"] | None
 """A number of tasks; all of a data set; or None, which is all of a data set and else EPISODES."""
 
 
-def find_seeds(maker: Maker, count: Count, seed: int, only: Sequence[int] | None = None) -> Sequence[int]:
+def find_seeds(maker: Maker, count: Count, seed: int, only: Sequence[int] = ()) -> Sequence[int]:
     """Return the seeds of the tasks to play, each task of a data set at most once: `only`, if it is given.
 
     All tasks of a data set are in the order of its rows; fewer are drawn by `seed`, and a smaller number of
@@ -32,8 +32,8 @@ def find_seeds(maker: Maker, count: Count, seed: int, only: Sequence[int] | None
     """
     with name_wait(f"the tasks of {maker.spec.id}"):
         with_data = _with_data(maker)
-    if only is not None:
-        if with_data is not None and (most := max(only, default=0)) >= (size := len(with_data.tasks)):
+    if only:
+        if with_data is not None and (most := max(only)) >= (size := len(with_data.tasks)):
             raise BadArgument(
                 f"seed {most} of {maker.spec.id} would repeat one of its {size} tasks; accepted: 0 to "
                 f"{size - 1} (several samples of a task are asked for by k)."

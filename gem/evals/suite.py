@@ -165,7 +165,7 @@ class Entry:
         """Return the seeds of its tasks; see `gem.evals.instances.find_seeds`."""
         made = self.task
         maker = made if isinstance(made, registry.Maker) else registry.Maker(made)
-        return find_seeds(maker, self.episodes, seed, self.only or None)
+        return find_seeds(maker, self.episodes, seed, self.only)
 
     @property
     def label(self) -> str:

@@ -114,9 +114,3 @@ def test_given_seeds_are_played_as_they_are():
     episodes = []
     evaluate(RandomAgent(), EASY, episodes=3, seeds=range(3), on_episode=episodes.append)
     assert sorted(episode.seed for episode in episodes) == [0, 1, 2]
-    two = TaskRef(
-        "data:math", {"data": [{"question": "1 + 1?", "answer": "2"}, {"question": "?", "answer": "1"}]}
-    )
-    assert evaluate(Guesses(), two, seeds=range(2)).episodes == 2
-    with pytest.raises(BadArgument, match="seed 2 of data:math would repeat one of its 2 tasks"):
-        evaluate(Guesses(), two, seeds=range(3))

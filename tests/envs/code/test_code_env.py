@@ -206,13 +206,13 @@ def test_a_reference_solution_is_a_program_of_its_own_or_goes_on_with_the_questi
     row = {"prompt": prompt, "canonical_solution": solution, "test": test, "entry_point": "f"}
     for env in (
         CodeEnv(dataset=[row], question_key="prompt", test_key="test"),
-        gem.make("data:code", data=[row], few_shot=[{**row, "prompt": f"{prompt} "}]),
+        gem.make("data:code", data=[row], few_shot=[{**row, "prompt": f"# Again.\n{prompt}"}]),
     ):
         obs, _ = env.reset(seed=0)
         assert env.solve() == fence_code(wanted or solution)
         assert env.step(env.solve()).info["success"]
     if prompt.startswith("Write"):
-        assert f"Example 1\n\n{prompt} \n\n{fence_code(solution)}" in obs
+        assert f"Example 1\n\n# Again.\n{prompt}\n\n{fence_code(solution)}" in obs
     env = gem.make("data:code", data=[{**row, "context": "In Python."}])
     env.reset(seed=0)
     assert env.step(env.solve()).info["success"]

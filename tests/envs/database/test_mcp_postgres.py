@@ -124,7 +124,7 @@ def test_which_tasks_are_drawn(make):
     [
         ({"task": "AuditLogs"}, "Did you mean 'AuditLog'"),
         ({"level": "mild"}, "accepted: easy, hard"),
-        ({"max_turns": 0}, "max_turns 0"),
+        ({"max_turns": 0}, "max_turns is 0"),
     ],
 )
 def test_wrong_arguments_are_refused(make, kwargs, said):
