@@ -44,7 +44,8 @@ class RunOptions:
             while `retries` last, with the next attempt number. New episodes join the stored run with the same
             agent, model and settings; a job stored with other settings raises. To compare the environments,
             one of each recipe is made in this process, unless the recipe is an id, a task, or a Maker of
-            plain data without wrappers. Where an argument cannot be stored, only a job's `key` tells.
+            plain data without wrappers. Where an argument cannot be stored, a function of a module or a job's
+            `key` has to tell.
         retry_failed: with `resume`, play every stored job again that broke, for any reason.
         admit: called before an episode starts, with the number of episodes in flight; returns whether one
             more may start. After False it is called again when an episode has ended. False while none is in

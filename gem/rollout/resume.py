@@ -130,7 +130,8 @@ class StoredEpisodes:
             return task
         names = (task.spec, *(wrapper.name for wrapper in task.wrappers))
         unknown = [name for name in names if "<locals>" in name]  # a class that may depend on what is around
-        unknown += [name for name in task.opaque if "." in name]  # an argument; the others are classes
+        if "<" in getattr(job.env, "__qualname__", "<"):  # no function of a module, which its name tells
+            unknown += [name for name in task.opaque if "." in name]  # an argument; the others are classes
         if unknown and not job.key:
             raise SchemaMismatch(
                 f"{self._store.path} holds an episode of {task.spec}, seed {job.seed}, but nothing tells "

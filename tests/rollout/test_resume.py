@@ -319,6 +319,18 @@ def test_an_environment_that_cannot_be_stored_needs_a_key(one, other, unknown, t
         assert len(store) == 2
 
 
+def pays_what_a_function_says():
+    return Pays(lambda: 2.0)
+
+
+def test_a_function_of_a_module_goes_on(tmp_path):
+    with EpisodeStore(tmp_path / "store.jsonl") as store:
+        for _ in range(2):
+            (episode,) = rollout([Job(pays_what_a_function_says, 1)], Guesses(), store=store, resume=True)
+        assert episode.task.opaque
+        assert len(store) == 1
+
+
 def test_a_class_of_a_script_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(Pays, "__module__", "__main__")
     with EpisodeStore(tmp_path / "store.jsonl") as store:
