@@ -74,8 +74,8 @@ def test_its_claims_are_those_of_the_environment_there(serving, made):
     assert env.spec.max_turns == gem.spec(SUDOKU).max_turns
     assert env.env_id.endswith(SUDOKU)
     assert made(f"remote:{serving('served:Obeying').url}/served:Obeying").tool_specs[0].name == "echo"
-    code = "code:Basics-v0-easy"
-    assert made(f"remote:{serving(code).url}/{code}").answer_marks == ("```python",)
+    facts = "qa:Facts-v0-easy"
+    assert made(f"remote:{serving(facts).url}/{facts}").answer_marks == ("<answer>",)
 
 
 def test_its_splits_are_those_there(serving, capsys, tmp_path):
