@@ -28,7 +28,7 @@ from gem.testing import check_env
 from gem.testing.rules import RULES
 from gem.tools.base_tool import BaseTool, FunctionTool, ToolResult
 from gem.tools.calls import write
-from gem.tools.shell_tool import SessionTool, ShellTool
+from gem.tools.shell_tool import SessionTool
 from gem.tools.tool_env_wrapper import MAX_REFUSED_TURNS, ToolEnvWrapper
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -548,8 +548,8 @@ def test_a_wrapper_leaves_the_tags_and_fences_of_one_inside_to_it():
 
 
 def test_a_tool_that_the_environment_has_itself_is_refused():
-    with pytest.raises(BadArgument, match=r"terminal:Rename-v0-easy has its own 'bash' <bash>; accepted"):
-        ToolEnvWrapper(gem.make("terminal:Rename-v0-easy"), [ShellTool()])
+    with pytest.raises(BadArgument, match=r"db:Library-v0-questions has its own 'add' <sql>; accepted"):
+        ToolEnvWrapper(gem.make("db:Library-v0-questions"), [FunctionTool(add, tag="sql")])
     with pytest.raises(BadArgument, match="its own 'add' <answer>"):
         ToolEnvWrapper(gem.make("qa:Facts-v0-easy"), [FunctionTool(add, tag="answer")])
     with pytest.raises(BadArgument, match="its own 'add' <>"):
