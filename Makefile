@@ -27,7 +27,7 @@ SANDBOXED := tests/contract tests/docs/test_pages.py tests/docs/test_recipes.py 
 	or show[build]"
 
 # Whose code starts no program, so that it is the same where none can run.
-PROGRAMLESS := $(addprefix --ignore tests/,adapters agents estimators project statistics tokens train vector wrappers)
+PROGRAMLESS := $(addprefix --ignore tests/,adapters agents envs/games envs/math envs/vision estimators graders/test_math.py project statistics tokens train vector viewer wrappers)
 
 # Two more than there are processors: tests wait for half of their time; a worker costs 12 s of CPU for imports.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 3 ? n + 2 : 4)))
