@@ -15,7 +15,7 @@ _THINKING = re.compile(  # the group is the end of thinking
     rf"({_THINKING_END})|<(?:think|thinking|thought|reasoning)>|<\|begin_of_thought\|>|◁think▷",
     re.IGNORECASE,
 )
-_INVISIBLE = re.compile(  # Unicode's category Cf, but for what is plain
+_INVISIBLE = re.compile(  # Unicode's category Cf, but for what is shown
     "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]"
 )
 _FENCE = re.compile(  # at the beginning of a line, or right behind thinking
