@@ -98,8 +98,7 @@ def check_source(config: TrainConfig) -> None:
         if name in ("width", "layers", "heads") and config.model != "tiny":
             continue
         given = getattr(config, name)
-        alike = sorted(given) == sorted(wanted) if name == "lora_targets" else given == wanted
-        if not alike:
+        if not _is_alike(name, given, wanted):
             raise BadArgument(
                 f"{name} is {given!r}, and {config.start_from} has {wanted!r}; leave it out, to start from "
                 "its weights, or train without them (leave out --from)."
@@ -109,6 +108,12 @@ def check_source(config: TrainConfig) -> None:
             "train_layers does not go with the weights of another run, as this one would store only some of "
             "them; export that run (gem-gym export), and start from the folder."
         )
+
+
+def _is_alike(name: str, given: Any, wanted: Any) -> bool:
+    if name == "model" and Path(given).is_dir() and Path(wanted).is_dir():
+        return Path(given).samefile(wanted)
+    return sorted(given) == sorted(wanted) if name == "lora_targets" else bool(given == wanted)
 
 
 def load_source(policy: Policy, config: TrainConfig) -> None:

@@ -14,7 +14,7 @@ from gem.train.command import command
 from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.policy import make_policy
-from gem.train.learn.start_weights import load_source, settings_of_source
+from gem.train.learn.start_weights import check_source, load_source, settings_of_source
 from gem.train.learn.training import train
 from gem.train.report.run_folder import RunFolder
 
@@ -99,6 +99,19 @@ def test_a_cut_adapter_is_refused_in_one_sentence(folder, tmp_path):
     config = small(tmp_path, start_from=str(tmp_path / "adapter"), **given)
     with pytest.raises(StoreError, match=r"adapter_model\.safetensors cannot be loaded: .*\.$"):
         load_source(make_policy(config), config)
+
+
+def test_a_folder_is_the_same_model_by_a_relative_path(tmp_path, monkeypatch):
+    for name in ("base", "other", "adapter"):
+        (tmp_path / name).mkdir()
+    values = {"base_model_name_or_path": str(tmp_path / "base"), "r": 2, "target_modules": ["q_proj"]}
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(values))
+    (tmp_path / "adapter/adapter_model.safetensors").touch()
+    monkeypatch.chdir(tmp_path)
+    config = small(tmp_path, **{**settings_of_source("adapter"), "start_from": "adapter", "model": "base"})
+    check_source(config)
+    with pytest.raises(BadArgument, match="model is 'other'"):
+        check_source(replace(config, model="other"))
 
 
 @pytest.fixture(scope="module")
