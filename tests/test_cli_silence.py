@@ -205,8 +205,8 @@ def test_an_import_that_hangs_is_named(shown, monkeypatch, tmp_path, named):
         (["compare", "a", "b"], "gem.cli.compare.read_run", "the episodes of both runs to be read"),
         (["serve", "game:Sudoku-v0-easy"], "gem.serve.environments.server.EnvironmentServer", "to start"),
         (["serve-search", "world"], "gem.tools.search.open_engine", "the index of world"),
-        (["store", "ls", "x"], "gem.cli.store.store_of", "gem-gym store"),
-        (["export", "--format", "atif", "x", "y"], "gem.cli.export.store_of", "gem-gym export"),
+        (["store", "ls", "x"], "gem.cli.store.find_store", "gem-gym store"),
+        (["export", "--format", "atif", "x", "y"], "gem.cli.export.find_store", "gem-gym export"),
     ],
 )
 def test_a_command_says_what_it_waits_for(shown, monkeypatch, args, place, expected):

@@ -13,7 +13,6 @@ from tyro.conf import Positional, arg
 import gem
 from gem import seeding
 from gem.cli.players import find_run
-from gem.cli.store import store_of
 from gem.cli.terms import FAILED, MaybeInt, MaybePath, MaybeText
 from gem.content import printable
 from gem.errors import (
@@ -27,7 +26,7 @@ from gem.errors import (
 )
 from gem.plugins import load
 from gem.record import Episode
-from gem.rollout.store import EpisodeStore
+from gem.rollout.store import EpisodeStore, find_store
 
 MODEL = "hf"
 """The format of a trained model."""
@@ -296,7 +295,7 @@ def _export_episodes(
     if per == "turn" and not format.turns:
         tables = " and ".join(name for name, each in FORMATS.items() if each.turns)
         raise BadArgument(f"a row per turn is for {tables}; {kind} has episodes.")
-    with EpisodeStore(store_of(store), read_only=True) as episodes:
+    with EpisodeStore(find_store(store), read_only=True) as episodes:
         left_out = Damaged()
         written = format.write(Writing(episodes, out, per, not no_tokens, left_out))
         torn = episodes.torn

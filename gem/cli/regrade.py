@@ -9,7 +9,6 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.store import store_of
 from gem.cli.terms import FAILED, MaybePath, table
 from gem.content import printable
 from gem.errors import StoreError, reason
@@ -45,7 +44,7 @@ def regrade(
     from gem.graders.cache import CachedGrader
     from gem.naming import fix_name
     from gem.rollout.regrade import regrade as regraded
-    from gem.rollout.store import EpisodeStore
+    from gem.rollout.store import EpisodeStore, find_store
 
     judge = make_grader(grader)
     if isinstance(judge, CodeGrader):
@@ -58,7 +57,7 @@ def regrade(
             own = isinstance(judge, FunctionGrader)
             key = fix_name(grader, "grader") if own else getattr(judge, "name", grader)
             judge = stack.enter_context(CachedGrader(judge, cache, name=key))
-        episodes = stack.enter_context(EpisodeStore(store_of(store), read_only=True, trust=trust))
+        episodes = stack.enter_context(EpisodeStore(find_store(store), read_only=True, trust=trust))
         latest = episodes.latest()
         verdicts = list(regraded((episodes[entry.number] for entry in latest), judge))
         left_out = len(latest) - len(verdicts)

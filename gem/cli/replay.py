@@ -9,13 +9,13 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.store import cat, find_number, store_of
+from gem.cli.store import cat, find_number
 from gem.cli.terms import FAILED
 from gem.content import printable
 from gem.errors import BadArgument, GemError, check_least
 from gem.naming import changed_files, name_in_file
 from gem.record import Verdict
-from gem.rollout.store import EpisodeStore
+from gem.rollout.store import EpisodeStore, find_store
 from gem.specs import TaskRef
 
 Run = Annotated[Positional[Path], arg(metavar="RUN")]
@@ -36,7 +36,7 @@ def show(
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
         json: print the line as it is stored.
     """
-    cat(store_of(run), episode, json=json)
+    cat(find_store(run), episode, json=json)
 
 
 def tail(run: Run, lines: int = 10, once: bool = False) -> int:
@@ -48,7 +48,7 @@ def tail(run: Run, lines: int = 10, once: bool = False) -> int:
         once: stop after the last stored episode; do not wait for more.
     """
     check_least("lines", lines, 0)
-    with EpisodeStore(store_of(run), read_only=True) as store:
+    with EpisodeStore(find_store(run), read_only=True) as store:
         at = max(0, len(store) - lines)
         while True:
             entries, _ = store.page(start=at, count=1000)
@@ -93,7 +93,7 @@ def replay(
         raise BadArgument("no episode was named; give an id, a number, or all.")
     make_host(host).close()  # an unknown one is refused once, not for each episode
     wrong, changes = 0, set[str]()
-    with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
+    with EpisodeStore(find_store(run), read_only=True, trust=trust) as store:
         for number in numbers(store, episodes):
             try:
                 stored = store[number]

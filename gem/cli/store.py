@@ -17,7 +17,7 @@ from gem.cli.verify import verify
 from gem.content import printable
 from gem.errors import BadArgument, check_least, did_you_mean
 from gem.record import Verdict
-from gem.rollout.store import EpisodeStore, merge
+from gem.rollout.store import EpisodeStore, find_store, merge
 
 Store = Annotated[Positional[Path], arg(metavar="PATH")]
 
@@ -50,7 +50,7 @@ def ls(
         wanted["success"] = success
     if no_verdict:
         wanted["verdict"] = Verdict.NONE
-    with EpisodeStore(store_of(path), read_only=True) as store:
+    with EpisodeStore(find_store(path), read_only=True) as store:
         entries = store.select(**wanted)
         if not store.confirm(entries[:limit]):
             entries = store.select(**wanted)
@@ -96,7 +96,7 @@ def cat(
         episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
         json: print the line as it is stored.
     """
-    with EpisodeStore(store_of(path), read_only=True) as store:
+    with EpisodeStore(find_store(path), read_only=True) as store:
         number = find_number(store, episode)
         record = store[number]
         if json:
@@ -120,27 +120,6 @@ def cat(
             print(printable(f"{name}: {value}"))
     print()
     show(record, rewards=True)
-
-
-def store_of(run: Path) -> Path:
-    """Return the store of a run: the file itself, or the one of its folder.
-
-    Raises:
-        BadArgument: for what is not there, and for a folder without one, or with several below it.
-    """
-    if not run.exists():
-        raise BadArgument(f"there is no {run}; accepted: a store (episodes.jsonl), or the folder of a run.")
-    if not run.is_dir():
-        return run
-    if (run / "episodes.jsonl").is_file():
-        return run / "episodes.jsonl"
-    below = sorted(run.glob("*/episodes.jsonl"))
-    if len(below) == 1:
-        return below[0]
-    if below:
-        names = ", ".join(str(each.parent) for each in below[:5])
-        raise BadArgument(f"{run} holds {len(below)} stores; name one of them: {names}.")
-    raise BadArgument(f"{run} holds no episodes; accepted: a store (episodes.jsonl), or the folder of a run.")
 
 
 def find_number(store: EpisodeStore, name: str) -> int:

@@ -11,11 +11,10 @@ import gem
 from gem import seeding
 from gem.cli.players import PLAYERS, limits_of, local_agent
 from gem.cli.replay import Run, numbers, tell_changed_files
-from gem.cli.store import store_of
 from gem.cli.terms import FAILED, MaybeInt, table
 from gem.content import printable
 from gem.errors import UnknownEnv, check_argument
-from gem.rollout.store import EpisodeStore
+from gem.rollout.store import EpisodeStore, find_store
 from gem.sandbox.choice import check_needs
 from gem.statistics import Interval
 
@@ -54,7 +53,7 @@ def value(
     from gem.rollout.forks import find_deciding_turn, turn_values
     from gem.rollout.runner import Runner
 
-    with EpisodeStore(store_of(run), read_only=True, trust=trust) as store:
+    with EpisodeStore(find_store(run), read_only=True, trust=trust) as store:
         places = numbers(store, (episode,))
         check_argument("episode", episode, len(places) == 1, "one id or number")
         stored = store[places[0]]
@@ -77,7 +76,7 @@ def value(
     if keep:
         from gem.viewer.values import ValuesFile
 
-        ValuesFile(store_of(run)).set(stored.id, agent, samples, values)
+        ValuesFile(find_store(run)).set(stored.id, agent, samples, values)
     print(f"after the last turn: {_figure(values[-1].after)}; {samples} episodes of {agent} from each place")
     decided = find_deciding_turn(values)
     print(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 from gem.codec import task_key
-from gem.content import printable
 from gem.errors import BadArgument, StoreError
 from gem.evals.environments import name_environments
 from gem.evals.results import who
@@ -17,6 +16,7 @@ from gem.evals.usage import Prices, count_uncounted, spent_on, tokens_of
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
+from gem.rollout.store import find_store
 
 Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
@@ -97,7 +97,7 @@ def read_run(
             episode lacks the seat.
         StoreError, SchemaMismatch: when the store cannot be read.
     """
-    file = _file(Path(path))
+    file = find_store(Path(path))
     outcomes: list[tuple[Outcome, str]] = []  # and its group
     played: dict[tuple[str, int], list[str]] = {}  # the settings, by task and sample
     damaged = 0
@@ -210,23 +210,3 @@ def share_names(a: Sequence[Outcome], b: Sequence[Outcome]) -> list[Outcome]:
 
 _DIGEST = re.compile(r'"digest":"[0-9a-f]{16}",|,?"digest":"[0-9a-f]{16}"')
 """The digest of files in a task's key, with one comma."""
-
-
-def _file(path: Path) -> Path:
-    """Return the file of episodes at a path.
-
-    Raises:
-        BadArgument: when there is none; for a folder of several agents, the message lists them.
-    """
-    if not path.is_dir():
-        if not path.exists():
-            raise BadArgument(f"there is no {path}; accepted: a folder of `gem-gym eval --out`, or a file.")
-        return path
-    file = path / "episodes.jsonl"
-    if file.exists():
-        return file
-    agents = sorted(each.parent.name for each in path.glob("*/episodes.jsonl"))
-    if agents:
-        folders = ", ".join(str(path / printable(name)) for name in agents[:8])
-        raise BadArgument(f"{path} holds the runs of {len(agents)} agents; name one of them: {folders}.")
-    raise BadArgument(f"{path} holds no episodes.jsonl; `gem-gym eval --out {path} ID` would write it.")

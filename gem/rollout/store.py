@@ -541,6 +541,28 @@ def _add(sums: dict[Any, Any], key: Any, values: tuple[float, ...]) -> None:
     sums[key] = tuple(map(add, sums.get(key, (0,) * len(values)), values))
 
 
+def find_store(run: Path) -> Path:
+    """Return the store of a run: the file itself, or the one of its folder, or the only one just below it.
+
+    Raises:
+        BadArgument: for what is not there, and for a folder without one, or with several below it.
+    """
+    accepted = "accepted: a store (episodes.jsonl), or the folder of a run."
+    if not run.exists():
+        raise BadArgument(f"there is no {run}; {accepted}")
+    if not run.is_dir():
+        return run
+    if (run / "episodes.jsonl").is_file():
+        return run / "episodes.jsonl"
+    below = sorted(run.glob("*/episodes.jsonl"))
+    if len(below) > 1:
+        names = ", ".join(str(each.parent) for each in below[:8])
+        raise BadArgument(f"{run} holds {len(below)} stores; name one of them: {names}.")
+    if not below:
+        raise BadArgument(f"{run} holds no episodes; {accepted}")
+    return below[0]
+
+
 class Merged(NamedTuple):
     """The result of a merge: episodes copied, duplicates left out, damaged lines left out."""
 

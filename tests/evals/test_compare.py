@@ -352,12 +352,14 @@ def test_damaged_lines_are_counted(tmp_path):
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(BadArgument, match="there is no"):
         read_run(tmp_path / "nothing")
-    with pytest.raises(BadArgument, match=r"holds no episodes\.jsonl"):
+    with pytest.raises(BadArgument, match="holds no episodes; accepted: a store"):
         read_run(tmp_path)
     for agent in ("random", "solver"):
         (tmp_path / agent).mkdir()
         EpisodeStore(tmp_path / agent / "episodes.jsonl").close()
-    with pytest.raises(BadArgument, match=r"2 agents; name one of them: .*/random, .*/solver"):
+        with pytest.raises(BadArgument, match=r"random/episodes\.jsonl holds no episode;|2 stores"):
+            read_run(tmp_path)
+    with pytest.raises(BadArgument, match=r"2 stores; name one of them: .*/random, .*/solver"):
         read_run(tmp_path)
     with pytest.raises(BadArgument, match="holds no episode;"):
         read_run(tmp_path / "random")
