@@ -1,10 +1,11 @@
-"""The sockets that servers listen on, and the time that a request may take to arrive."""
+"""The sockets that servers listen on, who may ask, and the time that a request may take to arrive."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import socket
+from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any
 
@@ -25,6 +26,27 @@ def is_local_name(host: str) -> bool:
     """Return whether a Host header, a name or an address and the port, names this machine."""
     asked = NAME.fullmatch(host)
     return asked is not None and is_local(asked[1])
+
+
+def refuse_sender(
+    host: str, origin: str | None, *, loopback: bool, origins: Collection[str] = ()
+) -> tuple[int, str] | None:
+    """Return the status and the sentence that refuse a request; None if its sender may ask.
+
+    Browsers send the origin of the requesting page. Pages of other sites must not reach a server: neither
+    under their own origin nor by a name of theirs that points to this machine (DNS rebinding).
+
+    Args:
+        host: the request's Host header; empty if it has none.
+        origin: its Origin header.
+        loopback: whether only this machine may ask, so that `host` must name it.
+        origins: origins of other pages that may ask.
+    """
+    if loopback and not is_local_name(host):
+        return 421, "This server answers to local names alone, as 127.0.0.1 and localhost."
+    if origin is None or origin in origins or origin.partition("://")[2] == host:
+        return None
+    return 403, "A page of another site asked."
 
 
 def listen(host: str, port: int, backlog: int, hint: str = "--port 0 takes a free one") -> socket.socket:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gem.errors import BadArgument, reason
-from gem.serve.listening import is_local, is_local_name
+from gem.serve.listening import is_local, refuse_sender
 from gem.tools.search import Hit, SearchEngine, SearchFailed
 from gem.tools.search.base import check_topk, plain
 from gem.tools.search.corpus import contents_of
@@ -154,10 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
         host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         if not is_local(str(self.server.server_address[0])):
             return
-        if not is_local_name(host):
-            raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "this server answers to local names alone.")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise _Refused(HTTPStatus.FORBIDDEN, "a page of another site asked.")
+        if refusal := refuse_sender(host, origin, loopback=True):
+            raise _Refused(HTTPStatus(refusal[0]), refusal[1])
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing; for a log, put a proxy in front."""

@@ -7,14 +7,14 @@ own name to 127.0.0.1 (DNS rebinding).
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from secrets import compare_digest
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-NAME = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
+from gem.serve.listening import refuse_sender
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -73,8 +73,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
-        if not NAME.fullmatch(host):
-            return PlainTextResponse("This server answers only to the names 127.0.0.1 and localhost.\n", 421)
+        if misdirected := refuse_sender(host, None, loopback=True):
+            return PlainTextResponse(f"{misdirected[1]}\n", misdirected[0])
         parts = scope["path"].split("/", 2)
         if len(parts) < 3 or not compare_digest(parts[1].encode(), self.token.encode()):
             return PlainTextResponse("The address has no valid token; open the printed address.\n", 403)

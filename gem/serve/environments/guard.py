@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gem.errors import BadArgument
 from gem.serve.environments.metrics import Metrics
-from gem.serve.listening import is_local_name
+from gem.serve.listening import refuse_sender
 
 ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(0|[1-9][0-9]{0,4}))?")
 PORTS = {"http": "80", "https": "443"}
@@ -39,8 +39,7 @@ def check_origins(origins: Collection[str]) -> None:
 class Guard:
     """Middleware that checks the token; without one, it accepts only requests to this machine's own names.
 
-    Browsers send the origin of the requesting page. Pages of other sites must not reach this server: neither
-    by a WebSocket, which browsers open to any address, nor by a name of theirs that points to 127.0.0.1.
+    Pages of other sites are refused for WebSockets too, which browsers open to any address.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         self.metrics.count("requests_refused_total")
-        status, text = why
+        status, text = why[0], f"{why[1]}\n"
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.http.response.start", "status": status, "headers": []})
@@ -75,16 +74,13 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1")
-        origin = headers.get(b"origin")
-        if origin is not None:
-            page = origin.decode("latin-1")
-            if page not in self.origins and page.partition("://")[2] != host:
-                return 403, "A page of another site asked.\n"
-        if self._wanted is None:
-            return None if is_local_name(host) else (421, "This server answers to local names alone.\n")
+        host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
+        page = None if origin is None else origin.decode("latin-1")
+        refusal = refuse_sender(host, page, loopback=self._wanted is None, origins=self.origins)
+        if refusal is not None or self._wanted is None:
+            return refusal
         if scope["path"] in OPEN_PATHS or self.has_key(scope["path"]):
             return None
         if compare_digest(headers.get(b"authorization", b""), self._wanted):
             return None
-        return 401, "The token is missing or wrong; send it as `Authorization: Bearer ...`.\n"
+        return 401, "The token is missing or wrong; send it as `Authorization: Bearer ...`."

@@ -41,6 +41,7 @@ with needs_extra("the proxy", "starlette", "serve"):
     from starlette.routing import Route
     from starlette.types import Receive, Scope, Send
 
+from gem.serve.listening import refuse_sender
 from gem.serve.mcp.http import answer_request
 from gem.serve.mcp.messages import Endpoint
 from gem.serve.proxy import chat, responses
@@ -86,7 +87,6 @@ STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 BODIES = 4
 """How many bodies of the longest kind may be arriving at a time from one episode."""
 
-LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 PROTOCOLS = {"chat/completions": chat, "responses": responses}
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -658,12 +658,9 @@ class Proxy:
 
     def _check_sender(self, http: HttpRequest) -> None:
         """Refuse requests that a page of another site made a browser send."""
-        host = http.headers.get("host", "")
-        if self.loopback and not LOOPBACK.fullmatch(host):
-            raise _WrongHost("this server answers to 127.0.0.1 and localhost alone.")
-        origin = http.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            raise _Foreign("a page of another site asked.")
+        host, origin = http.headers.get("host", ""), http.headers.get("origin")
+        if refusal := refuse_sender(host, origin, loopback=self.loopback):
+            raise (_Foreign if refusal[0] == _Foreign.status else _WrongHost)(refusal[1])
 
     def _check_owner(self, http: HttpRequest) -> None:
         self._check_sender(http)
