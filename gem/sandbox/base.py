@@ -239,9 +239,6 @@ class Sandbox(Protocol):
         to each case.
         """
 
-    async def arun(self, code: str, **kwargs: Any) -> Result:
-        """Run without blocking the event loop; cancelling kills the whole tree."""
-
     def report(self) -> Mapping[str, Any]:
         """Return the backend, each property (True or False), and why stronger backends were not chosen."""
 

@@ -6,14 +6,11 @@ wait for. A fork server that dies closes the status pipes of its calls, so each 
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
-import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -24,7 +21,7 @@ from gem.sandbox import bwrap
 from gem.sandbox.base import Budget, Result
 from gem.sandbox.judging import Judging
 from gem.sandbox.pool import Child, Lost, Pool, Settings, call_twice, kind_for, make_child
-from gem.sandbox.request import Caller, Cancel, Message, Request
+from gem.sandbox.request import Caller, Message, Request
 from gem.sandbox.session import ZygoteSession
 from gem.sandbox.verdicts import verdict
 from gem.sandbox.wire import Channels
@@ -61,16 +58,12 @@ class ZygoteSandbox(Caller):
         self.info: Mapping[str, Any] = {"backend": self.backend, "filter": self.settings.filter}
         self.pool = Pool(self.settings, begin, self.max_running)
         self._sessions: weakref.WeakSet[ZygoteSession] = weakref.WeakSet()
-        self._executor: ThreadPoolExecutor | None = None
-        self._executor_lock = threading.Lock()
         _open.add(self)
 
     def _run(self, request: Request) -> Result:
-        return call_twice(
-            partial(self._run_once, kind_for(request.code), request, request.cancel or Cancel())
-        )
+        return call_twice(partial(self._run_once, kind_for(request.code), request))
 
-    def _run_once(self, kind: str, request: Request, cancel: Cancel) -> Result:
+    def _run_once(self, kind: str, request: Request) -> Result:
         budget, pool = request.budget, self.pool
         with (
             pool.running,
@@ -78,11 +71,7 @@ class ZygoteSandbox(Caller):
             closing(make_child(zygote, wire=False, output=budget.output_kb << 10)) as child,
         ):
             child.begin(request.run_message(), self.settings.child_message("run", budget), request.stdin)
-            cancel.watch(child)
-            try:
-                ended = self._until_ended(child, budget)
-            finally:
-                cancel.watch(None)
+            ended = self._until_ended(child, budget)
             return verdict(ended, child.out.text(), child.err.text(), budget, self.info, cut=child.cut)
 
     def _session(self, request: Request) -> ZygoteSession:
@@ -96,21 +85,6 @@ class ZygoteSandbox(Caller):
         texts = [text for case in cases if case.tester for text in case.args if isinstance(text, str)]
         kind = kind_for("\n".join([request.code, *(case.code or "" for case in cases), *texts]))
         return Judging(self.pool, self.info, kind, request).results()
-
-    async def arun(self, code: str, **kwargs: Any) -> Result:
-        """Run without blocking the event loop; cancelling kills the whole tree."""
-        cancel = Cancel()
-        with self._executor_lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(self.max_running, "gem-sandbox")
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._executor, partial(self.run, code, cancel=cancel, **kwargs))
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            cancel.cancel()
-            future.cancel()  # where it has not begun
-            raise
 
     def _until_ended(self, child: Child, budget: Budget) -> Message:
         channels = Channels(child)
@@ -140,8 +114,6 @@ class ZygoteSandbox(Caller):
         self.pool.close()  # first, so that no session waits for a cell
         for session in list(self._sessions):
             session.close()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
         _open.discard(self)
 
     def _after_fork(self) -> None:
@@ -149,7 +121,6 @@ class ZygoteSandbox(Caller):
         for session in list(self._sessions):
             session.forget()
         self.pool.forget()
-        self._executor, self._executor_lock = None, threading.Lock()
 
 
 _open: weakref.WeakSet[ZygoteSandbox] = weakref.WeakSet()

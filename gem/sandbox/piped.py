@@ -5,16 +5,13 @@ One process per run or session. Slower than a fork server, and only as strong as
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
 import json
 import marshal
 import math
 import os
 import queue
 import re
-import secrets
 import signal
 import struct
 import subprocess
@@ -22,23 +19,17 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from gem.errors import BadArgument, CannotFork, EnvClosed, ToolError
-from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Session, Status
+from gem.sandbox.base import Budget, Result, SandboxFailed, Session, Status
 from gem.sandbox.driver import BOOT, SOURCES
-from gem.sandbox.request import Caller, Cancel, Message, Request, SessionCaller
+from gem.sandbox.request import Caller, Message, Request, SessionCaller
 from gem.sandbox.scratch import Scratch
-from gem.sandbox.verdicts import (
-    case_verdict,
-    cell_result,
-    check_served,
-    checked_case,
-    verdict,
-)
+from gem.sandbox.verdicts import case_verdict, cell_result, check_served, verdict
 
 STARTING = 4  # commands that begin at once
 BACKSTOP_S = 10.0  # the driver keeps the deadlines itself; one that is so late hangs
@@ -52,7 +43,7 @@ _ENDED = "the session ended in this cell\n"
 
 
 class OneShotSandbox(Caller, ABC):
-    """The base of backends that can only run one program; adds judging and asynchronous runs."""
+    """The base of backends that start each program afresh: they try it once more when the sandbox failed."""
 
     backend: str
 
@@ -66,63 +57,10 @@ class OneShotSandbox(Caller, ABC):
         try:
             return self._run_once(request)
         except SandboxFailed:
-            if request.cancel is not None and request.cancel.asked:
-                raise
             return self._run_once(request)
 
     def _run_once(self, request: Request) -> Result:
         raise NotImplementedError
-
-    def _judge(self, request: Request) -> list[Result]:
-        """Compile the code in its own process, then run every case in another."""
-        for case in request.cases:
-            checked_case(case, request.budget)
-        compiled = self.run(_COMPILE.format(source=repr(request.code)), budget=request.budget)
-        if not compiled.ok:
-            return [replace(compiled, status=Status.CE)]
-        results: list[Result] = []
-        for number, case in enumerate(request.cases):
-            result = self._case(request.code, case, request.files, request.budget)
-            results.append(result)
-            if request.go_on is not None and not request.go_on(number, result):
-                break
-        return results
-
-    def _case(self, code: str, case: Case, files: Mapping[str, bytes] | None, budget: Budget) -> Result:
-        if case.stdin is not None:
-            return self.run(code, stdin=case.stdin, files=files, budget=budget)
-        if case.tester is not None:
-            raise SandboxFailed(
-                f"the backend {self.backend!r} cannot hold a submission and its tester apart: no verdict. "
-                "Use another backend for tests that are asserts."
-            )
-        mark = secrets.token_hex(16)
-        if case.call is None:
-            program = f"{code}\n{case.code}\n" + _REACHED.format(mark=mark)
-        else:
-            program = _CALL.format(
-                source=repr(code), call=repr(case.call), args=repr(json.dumps(case.args)), mark=mark
-            )
-        result = self.run(program, files=files, budget=budget)
-        before, reached, value = result.stdout.rpartition(mark)
-        if not reached:
-            words = result.stderr + "the program ended before its end\n"
-            return replace(result, status=Status.RE, stderr=words) if result.ok else result
-        return replace(result, stdout=before, value=None if case.call is None else value)
-
-    async def arun(self, code: str, **kwargs: Any) -> Result:
-        """Run without blocking the event loop; cancelling ends the process."""
-        cancel = Cancel()
-        work = asyncio.get_running_loop().run_in_executor(
-            None, functools.partial(self.run, code, cancel=cancel, **kwargs)
-        )
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            cancel.cancel()
-            with contextlib.suppress(Exception):
-                await work
-            raise
 
     def close(self) -> None:
         """Refuse further calls."""
@@ -131,33 +69,6 @@ class OneShotSandbox(Caller, ABC):
     def _check_open(self) -> None:
         if self._closed:
             raise EnvClosed("this sandbox is closed; open another one.")
-
-
-_COMPILE = 'compile({source}, "main.py", "exec", dont_inherit=True)'
-# What the submission prints comes before the mark; its value, as JSON, after.
-_REACHED = '__import__("sys").stdout.write("{mark}")\n'
-_CALL = """
-import json as _json, sys as _sys
-_space = {{"__name__": "submission"}}
-exec("from typing import *", _space)
-exec(compile({source}, "main.py", "exec", dont_inherit=True), _space)
-def _plain(value):
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value) in (list, tuple):
-        return [_plain(item) for item in value]
-    if type(value) is dict and all(key is None or type(key) in (str, int, float, bool) for key in value):
-        return {{key if type(key) is str else _json.dumps(key): _plain(item) for key, item in value.items()}}
-    raise TypeError("the result is no plain data: " + type(value).__name__)
-_first, *_rest = {call}.split(".")
-_found = _space[_first]
-if _rest and isinstance(_found, type):
-    _found = _found()
-for _name in _rest:
-    _found = getattr(_found, _name)
-_value = _json.dumps(_plain(_found(*_json.loads({args}))))
-_sys.stdout.write("{mark}" + _value)
-"""
 
 
 class PipedSandbox(OneShotSandbox):
@@ -173,17 +84,14 @@ class PipedSandbox(OneShotSandbox):
     def _run_once(self, request: Request) -> Result:
         """Run a program in a fresh process. Raises SandboxFailed if that could not be started or was lost."""
         message, budget = {**request.run_message(), "stdin": request.stdin}, request.budget
-        cancel = request.cancel or Cancel()
         frames: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         written = {b"1": bytearray(), b"2": bytearray()}
         ended: Message | None = None
         why = ""
-        with contextlib.closing(_Process(self, "run", message, budget, frames, _frames, cancel)) as process:
+        with contextlib.closing(_Process(self, "run", message, budget, frames, _frames)) as process:
             begun = time.monotonic()
             while ended is None and not why:
-                if cancel.asked:
-                    why = "cancelled"
-                elif time.monotonic() > begun + budget.wall_s + BACKSTOP_S:
+                if time.monotonic() > begun + budget.wall_s + BACKSTOP_S:
                     why = "late"
                 with contextlib.suppress(queue.Empty):
                     kind, data = frames.get(timeout=0.05)
@@ -198,7 +106,7 @@ class PipedSandbox(OneShotSandbox):
             return verdict(ended, out, err, budget, self.info, cut=ended["cut"])
         if why == "lost" and process.code == KILLED:  # the kernel took the driver too
             status, why = Status.MLE, "memory"
-        elif self.watched and why != "cancelled":
+        elif self.watched:
             raise SandboxFailed(f"the backend {self.backend!r} lost a program: {process.read_stderr()}")
         else:
             status = Status.TLE if why == "late" else Status.RE
@@ -322,7 +230,6 @@ class _Process:
         budget: Budget,
         frames: queue.SimpleQueue[Any],
         listen: Callable[[BinaryIO, queue.SimpleQueue[Any]], None],
-        cancel: Cancel | None = None,
     ) -> None:
         self.sandbox = sandbox
         self.code: int | None = None
@@ -349,7 +256,7 @@ class _Process:
             self._threads = [self._beside(self._keep_words), self._beside(listen, self.popen.stdout, frames)]
             try:
                 self.give(bundle)
-                self._wait_for_driver(frames, cancel)
+                self._wait_for_driver(frames)
             except BaseException:
                 self.end()
                 raise
@@ -359,18 +266,13 @@ class _Process:
         thread.start()
         return thread
 
-    def _wait_for_driver(self, frames: queue.SimpleQueue[Any], cancel: Cancel | None) -> None:
-        deadline = time.monotonic() + self.sandbox.start_s
-        while True:
-            if cancel is not None and cancel.asked:
-                raise SandboxFailed("the run was cancelled before the program began.")
-            if time.monotonic() > deadline:
-                raise SandboxFailed(
-                    f"{self.sandbox.start_s:g} s were not enough to begin: {self.read_stderr()}"
-                )
-            with contextlib.suppress(queue.Empty):
-                kind, data = frames.get(timeout=0.05) or (b"", b"")
-                break
+    def _wait_for_driver(self, frames: queue.SimpleQueue[Any]) -> None:
+        try:
+            kind, data = frames.get(timeout=self.sandbox.start_s) or (b"", b"")
+        except queue.Empty:
+            raise SandboxFailed(
+                f"{self.sandbox.start_s:g} s were not enough to begin: {self.read_stderr()}"
+            ) from None
         if kind != b"B":
             self.end()
             words = data.decode("utf-8", "replace") or self.read_stderr()

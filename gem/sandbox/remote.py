@@ -5,20 +5,48 @@ The service is responsible for the isolation; this side sees only errors of the 
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import json
 import os
+import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from gem.errors import BadArgument, needs_extra, replace_surrogates
 from gem.proxies import through_proxy
-from gem.sandbox.base import Budget, Result, SandboxFailed, Status
+from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status
 from gem.sandbox.piped import OneShotSandbox
 from gem.sandbox.request import Request
+from gem.sandbox.verdicts import checked_case
 
 _MARGIN_S = 30.0  # for the service's queue, past the program's own budget
+_COMPILE = 'compile({source}, "main.py", "exec", dont_inherit=True)'
+# What the submission prints comes before the mark; its value, as JSON, after.
+_REACHED = '__import__("sys").stdout.write("{mark}")\n'
+_CALL = """
+import json as _json, sys as _sys
+_space = {{"__name__": "submission"}}
+exec("from typing import *", _space)
+exec(compile({source}, "main.py", "exec", dont_inherit=True), _space)
+def _plain(value):
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple):
+        return [_plain(item) for item in value]
+    if type(value) is dict and all(key is None or type(key) in (str, int, float, bool) for key in value):
+        return {{key if type(key) is str else _json.dumps(key): _plain(item) for key, item in value.items()}}
+    raise TypeError("the result is no plain data: " + type(value).__name__)
+_first, *_rest = {call}.split(".")
+_found = _space[_first]
+if _rest and isinstance(_found, type):
+    _found = _found()
+for _name in _rest:
+    _found = getattr(_found, _name)
+_value = _json.dumps(_plain(_found(*_json.loads({args}))))
+_sys.stdout.write("{mark}" + _value)
+"""
 
 
 class RemoteSandbox(OneShotSandbox):
@@ -73,9 +101,42 @@ class RemoteSandbox(OneShotSandbox):
             "the backend 'remote' has no sessions: its service runs whole programs. Use another backend."
         )
 
-    async def arun(self, code: str, **kwargs: Any) -> Result:
-        """Run without blocking the event loop; the service ends a cancelled run by its time limit."""
-        return await asyncio.to_thread(self.run, code, **kwargs)
+    def _judge(self, request: Request) -> list[Result]:
+        """Compile the code in its own process, then run every case in another."""
+        for case in request.cases:
+            checked_case(case, request.budget)
+        compiled = self.run(_COMPILE.format(source=repr(request.code)), budget=request.budget)
+        if not compiled.ok:
+            return [replace(compiled, status=Status.CE)]
+        results: list[Result] = []
+        for number, case in enumerate(request.cases):
+            result = self._case(request.code, case, request.files, request.budget)
+            results.append(result)
+            if request.go_on is not None and not request.go_on(number, result):
+                break
+        return results
+
+    def _case(self, code: str, case: Case, files: Mapping[str, bytes] | None, budget: Budget) -> Result:
+        if case.stdin is not None:
+            return self.run(code, stdin=case.stdin, files=files, budget=budget)
+        if case.tester is not None:
+            raise SandboxFailed(
+                f"the backend {self.backend!r} cannot hold a submission and its tester apart: no verdict. "
+                "Use another backend for tests that are asserts."
+            )
+        mark = secrets.token_hex(16)
+        if case.call is None:
+            program = f"{code}\n{case.code}\n" + _REACHED.format(mark=mark)
+        else:
+            program = _CALL.format(
+                source=repr(code), call=repr(case.call), args=repr(json.dumps(case.args)), mark=mark
+            )
+        result = self.run(program, files=files, budget=budget)
+        before, reached, value = result.stdout.rpartition(mark)
+        if not reached:
+            words = result.stderr + "the program ended before its end\n"
+            return replace(result, status=Status.RE, stderr=words) if result.ok else result
+        return replace(result, stdout=before, value=None if case.call is None else value)
 
     def close(self) -> None:
         """Close the connections."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import tarfile
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from gem.errors import BadArgument, check_argument
 from gem.sandbox.base import Budget, Case, Result, Session
 from gem.sandbox.verdicts import checked_budget, checked_cases, checked_files
-
-if TYPE_CHECKING:
-    from gem.sandbox.pool import Child
 
 LONGEST_FILE = 64 << 20
 LONGEST_TAR = 256 << 20
@@ -24,34 +20,11 @@ LONGEST_TAR = 256 << 20
 Message = dict[str, Any]
 
 
-class Cancel:
-    """A way to end a call from another thread: `cancel()` kills the whole tree."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._lock = threading.Lock()
-        self._child: Child | None = None
-
-    def watch(self, child: Child | None) -> None:
-        """Set the child that `cancel()` kills from now on."""
-        with self._lock:
-            self._child = child
-            if child is not None and self.asked:
-                child.order("kill", why="cancelled")
-
-    def cancel(self) -> None:
-        """End the call now, or as soon as it starts."""
-        with self._lock:
-            self.asked = True
-            if self._child is not None:
-                self._child.order("kill", why="cancelled")
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """One checked call of a sandbox; see `gem.sandbox.base.Sandbox` for what its parts mean.
 
-    A run has `code`, `stdin`, `args` and `cancel`; a judging `code`, `cases` and `go_on`; a session `image`
+    A run has `code`, `stdin` and `args`; a judging `code`, `cases` and `go_on`; a session `image`
     (a tar), `loopback`, `port`, `preload` and `seed`. All have `files` and `budget`.
     """
 
@@ -60,7 +33,6 @@ class Request:
     code: str = ""
     stdin: bytes = b""
     args: tuple[str, ...] = ()
-    cancel: Cancel | None = None
     cases: Sequence[Case] = ()
     go_on: Callable[[int, Result], bool] | None = None
     image: bytes | None = None
@@ -127,9 +99,8 @@ class Caller(Closing):
         args: Sequence[str] = (),
         files: Mapping[str, bytes] | None = None,
         budget: Budget | None = None,
-        cancel: Cancel | None = None,
     ) -> Result:
-        """Run a program in a fresh child; `cancel` ends it from another thread.
+        """Run a program in a fresh child.
 
         Raises:
             SandboxFailed: when the sandbox failed twice in a row.
@@ -139,7 +110,7 @@ class Caller(Closing):
         check_argument("stdin", stdin, isinstance(stdin, bytes), "bytes")
         words = tuple(str(arg).replace("\0", "") for arg in args)
         limits = checked_budget(budget)
-        return self._run(Request(checked_files(files, limits), limits, code, stdin, words, cancel))
+        return self._run(Request(checked_files(files, limits), limits, code, stdin, words))
 
     def session(
         self,

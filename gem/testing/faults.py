@@ -473,11 +473,6 @@ class FaultySandbox:
             cast(Any, go_on)(number, result)
         return cast(list[Result], given)
 
-    async def arun(self, code: str, **options: Any) -> Result:
-        """Run without blocking the event loop, or break."""
-        given = self.breaks(code, self.plan.attempt("sandbox", code), 0, garbage.RUNS)
-        return await self.sandbox.arun(code, **options) if given is _NOTHING else given
-
     def report(self) -> Mapping[str, Any]:
         """Return the report of the wrapped sandbox."""
         return self.sandbox.report()

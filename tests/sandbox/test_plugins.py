@@ -39,9 +39,6 @@ class Own:
         self.used["judge"] += 1
         return self.inside.judge(*args, **kwargs)
 
-    async def arun(self, code: str, **kwargs: Any) -> Any:
-        return await self.inside.arun(code, **kwargs)
-
     def report(self) -> Any:
         return self.inside.report()
 

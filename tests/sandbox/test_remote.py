@@ -1,6 +1,5 @@
 """SandboxFusion's protocol, against a server that answers as its documentation says."""
 
-import asyncio
 import base64
 import json
 import threading
@@ -107,6 +106,8 @@ def test_judging(sandbox):
     assert "SyntaxError" in broken.stderr
     with pytest.raises(BadArgument, match="exactly one"):
         sandbox.judge("1", [Case()])
+    with pytest.raises(SandboxFailed, match="cannot hold a submission and its tester apart"):
+        CodeGrader(sandbox).judge("def f(): pass", read_tests(["assert f() is None"]))
 
 
 def test_a_failure_of_the_service_is_tried_again_once(sandbox, service):
@@ -161,7 +162,3 @@ def test_no_sessions_and_no_name(sandbox, monkeypatch):
     monkeypatch.delenv("GEM_SANDBOX_URL", raising=False)
     with pytest.raises(SandboxFailed, match="GEM_SANDBOX_URL"):
         RemoteSandbox()
-
-
-def test_asynchronously(sandbox):
-    assert asyncio.run(sandbox.arun("print(2)")).stdout == "2\n"

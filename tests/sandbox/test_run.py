@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
@@ -12,7 +11,6 @@ import pytest
 from gem.errors import BadArgument
 from gem.sandbox.base import Budget, Case, Status
 from gem.sandbox.client import ZygoteSandbox
-from gem.sandbox.request import Cancel
 
 
 @pytest.mark.parametrize(
@@ -291,31 +289,6 @@ def test_many_threads_get_each_their_own_answer(sandbox):
     for thread in threads:
         thread.join()
     assert answers == {i: f"{i}\n" for i in range(24)}
-
-
-def test_cancelling_kills_the_tree(sandbox):
-    cancel = Cancel()
-    timer = threading.Timer(0.2, cancel.cancel)
-    timer.start()
-    result = sandbox.run("import time; time.sleep(600)", budget=Budget(wall_s=600), cancel=cancel)
-    timer.join()
-    assert (result.signal, result.info["why"]) == (9, "cancelled")
-
-
-def test_cancelling_an_awaited_run_frees_its_place(sandbox):
-    async def race() -> str:
-        budget = Budget(wall_s=600)
-        tasks = [
-            asyncio.create_task(sandbox.arun("import time; time.sleep(600)", budget=budget))
-            for _ in range(20)
-        ]
-        await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return (await asyncio.wait_for(sandbox.arun("print(1)"), 60)).stdout
-
-    assert asyncio.run(race()) == "1\n"
 
 
 def test_an_interrupt_is_an_exception_also_where_the_host_ignores_it(sandbox):
