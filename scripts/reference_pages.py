@@ -119,7 +119,7 @@ PARTS = {
         "hostile text": "HOSTILE hostile_actions mutate text_only right_text bad_seeds",
     },
     "gem.testing.faults": {
-        "environments": "FaultyWrapper FaultyEnv",
+        "environments": "FaultyWrapper",
         "tools and graders": "FaultyTool FaultyGrader FaultySandbox",
         "agents and stores": "FaultyAgent FaultyServer FaultyStore full_disk dying_write",
     },

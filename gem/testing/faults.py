@@ -13,7 +13,7 @@ import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -34,7 +34,6 @@ from gem.record import Agent, AgentInfo, Ask, Episode, Reply
 from gem.sandbox.base import Budget, Case, Result, Sandbox, SandboxFailed, Session
 from gem.specs import Rebuildable
 from gem.testing import garbage, stub_server
-from gem.testing.doubles import EchoEnv
 from gem.testing.stub_server import StubServer
 from gem.tools.base_tool import BaseTool, ToolResult
 
@@ -289,68 +288,6 @@ class FaultyWrapper(EnvWrapper):
 
 
 _NOTHING = object()
-
-
-class FaultyEnv(EchoEnv):
-    """An EchoEnv that breaks at a given moment.
-
-    Task:
-        As EchoEnv; in turn `at` (0 is the reset, 1 the first step) of the episodes in `seeds` (None: of
-        all) it raises `Fell`, hangs until `released` is set, or kills the process it lives in.
-    Action:
-        As EchoEnv.
-    Observation:
-        As EchoEnv.
-    Reward:
-        As EchoEnv.
-    End:
-        As EchoEnv.
-    Source:
-        A double for tests.
-    """
-
-    released: ClassVar[Event] = Event()
-    """Set it to release every hanging environment of this process."""
-
-    def __init__(
-        self,
-        fault: Literal["raise", "hang", "die"] = "raise",
-        at: int = 1,
-        seeds: Collection[int] | None = None,
-        turns: int = 3,
-    ) -> None:
-        """Choose the fault and its moment.
-
-        Raises:
-            BadArgument: for another fault, or a moment that never comes.
-        """
-        super().__init__(turns)
-        check_argument("fault", fault, fault in ("raise", "hang", "die"), "raise, hang, die")
-        check_argument("at", at, 0 <= at <= turns, f"0 (the reset) to {turns}")
-        self.fault = fault
-        self.at = at
-        self.seeds = seeds
-
-    def reset(self, seed: int | None = None) -> Start:
-        """Begin an episode, or break."""
-        start = super().reset(seed)
-        self._break_at(0)
-        return start
-
-    def step(self, action: str) -> Step:
-        """Take a step, or break."""
-        self._break_at(self.turn + 1)
-        return super().step(action)
-
-    def _break_at(self, moment: int) -> None:
-        if moment != self.at or (self.seeds is not None and self.seed not in self.seeds):
-            return
-        if self.fault == "raise":
-            raise Fell(f"broken on purpose at turn {moment}")
-        if self.fault == "hang":
-            self.released.wait()
-        else:
-            kill_process()
 
 
 # -- tools and graders

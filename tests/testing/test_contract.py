@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from gem.cli.check import environment
 from gem.content import ToolSpec, check_obs
@@ -16,7 +17,8 @@ from gem.core import EnvWrapper, Start, Step
 from gem.envs.kit.text_game import Play, TextGame
 from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver, UnknownEnv
 from gem.registry import EnvSpec
-from gem.testing import RULES, EchoEnv, FaultyEnv, Fell, check_env
+from gem.testing import RULES, EchoEnv, Fault, Faults, FaultyWrapper, Fell, check_env
+from gem.testing.faults import release
 from gem.tools.base_tool import FunctionTool
 from gem.tools.calls import find
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -401,7 +403,7 @@ def test_every_rule_is_broken_by_some_environment_here():
         EchoEnv(turns=1),
         EnvWrapper(EchoEnv()),
         SOLVED,
-        FaultyEnv(seeds=()),
+        FaultyWrapper(EchoEnv(), Faults()),
         lambda: EchoEnv(5),
         HasATool,
         EnvWrapper(HasATool()),
@@ -496,8 +498,12 @@ def test_a_wrong_question_is_refused(call, error):
         check_env("game:NoSuchGame")
 
 
+def faulty(kind, **where):
+    return FaultyWrapper(EchoEnv(), Faults([Fault("env", kind, **where)]))
+
+
 def test_a_faulty_env_breaks_at_its_moment():
-    env = FaultyEnv("raise", at=2, seeds=[7])
+    env = faulty("raise", at=2, of=[7])
     env.reset(seed=6)
     for _ in range(3):
         step = env.step("0")
@@ -507,33 +513,18 @@ def test_a_faulty_env_breaks_at_its_moment():
     with pytest.raises(Fell):
         env.step("0")
     with pytest.raises(Fell):
-        FaultyEnv(at=0).reset(seed=1)
+        faulty("raise", at=0).reset(seed=1)
 
 
-def test_a_hanging_env_goes_on_when_it_is_released(monkeypatch):
-    monkeypatch.setattr(FaultyEnv, "released", threading.Event())
-    env = FaultyEnv("hang")
+def test_a_hanging_env_goes_on_when_it_is_released():
+    env = faulty("hang", at=1)
     env.reset(seed=0)
     steps = []
     thread = threading.Thread(target=lambda: steps.append(env.step("0")))
     thread.start()
-    assert not steps
-    FaultyEnv.released.set()
-    thread.join(10)
+    until(lambda: release() or steps)  # a release before the hang would free nobody
+    thread.join()
     assert isinstance(steps[0], Step)
-
-
-def test_a_dying_env_spares_the_main_process():
-    env = FaultyEnv("die")
-    env.reset(seed=0)
-    with pytest.raises(BadArgument, match="process host"):
-        env.step("0")
-
-
-@pytest.mark.parametrize("kwargs", [{"fault": "sulk"}, {"at": 4}, {"at": -1}, {"turns": 0}])
-def test_faults_that_never_come_are_refused(kwargs):
-    with pytest.raises(BadArgument):
-        FaultyEnv(**kwargs)
 
 
 def test_echo_pays_for_what_is_right():
