@@ -380,6 +380,23 @@ def test_mcp_says_what_is_wrong(serving, until):
     until(lambda: len(server.application.sessions) == 0, "a session stayed")
 
 
+def test_mcp_takes_any_id_of_json_rpc_and_answers_no_answer(serving):
+    server = serving()
+    ping = {"jsonrpc": "2.0", "method": "ping"}
+    for number in (7, "7", 7.5, None):
+        answer = {"jsonrpc": "2.0", "id": number, "result": {}}
+        assert post(server, "/mcp", **ping, id=number) == answer
+        assert post(server, "/mcp", **ping, id=number, params=None) == answer
+        assert post(server, "/mcp", method="ping", id=number) == answer
+    for wrong in ({"id": True}, {"id": {}}, {"id": 7, "jsonrpc": "1.0"}, {"id": 7, "params": []}):
+        assert post(server, "/mcp", **ping | wrong)["error"]["code"] == -32600, wrong
+    for unanswered in (ping, {"jsonrpc": "2.0", "id": 7, "result": {}}):
+        answer = httpx.post(server.url + "/mcp", json=unanswered)
+        assert (answer.status_code, answer.content) == (202, b""), unanswered
+    unknown = post(server, "/mcp", jsonrpc="2.0", method="resources/list")
+    assert (unknown["id"], unknown["error"]["code"]) == (None, -32601)
+
+
 def test_mcp_over_a_web_socket_has_a_session_of_its_own(serving, connected):
     client = connected(serving(), "/mcp")
     call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "echo"}}

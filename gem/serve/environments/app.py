@@ -296,7 +296,7 @@ class Application:
             answered.headers[SESSION_HEADER] = key
             return answered
         result = await Tools(self.sessions, offer).answer(body)
-        return Response(status_code=202) if result is None else _json(openenv.encode(result))
+        return Response(status_code=202) if result is None else _json(result)
 
     async def _open(self, offer: Offer, request: Request) -> Response:
         async def answer(data: bytes) -> bytes:
@@ -415,10 +415,9 @@ class Socket:
                     if answer is None:
                         break
                 else:
-                    rpc = await self.tools.answer(text, session)
-                    if rpc is None:
+                    answer = await self.tools.answer(text, session)
+                    if answer is None:
                         continue
-                    answer = openenv.encode(rpc)
                 await send({"type": "websocket.send", "text": answer.decode()})
             else:
                 return

@@ -16,10 +16,10 @@ import asyncio
 import secrets
 from dataclasses import dataclass
 from time import monotonic
+from types import NoneType
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
 
 import gem
 from gem import seeding
@@ -31,29 +31,23 @@ from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions
 from gem.serve.json_messages import decode_json
 from gem.serve.mcp.episode import EpisodeServer
-from gem.serve.mcp.messages import INVALID_PARAMS, INVALID_REQUEST, NO_METHOD, PARSE_ERROR, Endpoint
+from gem.serve.mcp.messages import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NO_METHOD,
+    PARSE_ERROR,
+    Endpoint,
+    Id,
+    Wrong,
+    answer_with,
+    pack_error,
+)
 
 SERVER_ERROR = -32000
 PROTOCOL = "2025-06-18"
 """The MCP version implemented here; a client that asks for another one must decide whether to go on."""
 
-
-class Request(Struct):
-    """A JSON-RPC request; without an id it is a notification, which gets no answer."""
-
-    method: str
-    jsonrpc: str = "2.0"
-    params: dict[str, Any] = {}
-    id: str | int | float | UnsetType | None = UNSET
-
-
-class _Wrong(Exception):
-    def __init__(self, code: int, why: str) -> None:
-        super().__init__(why)
-        self.code = code
-
-
-_REQUEST, _ANY = msgspec.json.Decoder(Request), msgspec.json.Decoder()
+_ANY = msgspec.json.Decoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +71,14 @@ class Opened:
 def is_handshake(body: bytes) -> bool:
     """Return whether a request is the handshake of a client of MCP."""
     try:
-        request = decode_json(_REQUEST, body)
+        message = decode_json(_ANY, body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    return request.method == "initialize" and request.jsonrpc == "2.0" and isinstance(request.id, str | int)
+    return (
+        isinstance(message, dict)
+        and (message.get("method"), message.get("jsonrpc")) == ("initialize", "2.0")
+        and type(message.get("id")) in (str, int)
+    )
 
 
 class Episodes:
@@ -162,41 +160,28 @@ class Tools:
         """Answer for `offer`."""
         self.sessions, self.offer = sessions, offer
 
-    async def answer(self, text: str | bytes, session: Session | None = None) -> dict[str, Any] | None:
+    async def answer(self, text: str | bytes, session: Session | None = None) -> bytes | None:
         """Return the answer to one request; None for a notification.
 
         Args:
             text: the request.
             session: the session whose tools are called; None: the one that the request names, or a new one.
         """
+
+        async def respond(method: str, params: dict[str, Any], number: Id, asks: bool) -> Any:
+            result = await self._result(method, params, session)
+            return result if asks else None
+
         try:
             message = decode_json(_ANY, text)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return _error(None, PARSE_ERROR, "Parse error")
-        number = message.get("id") if isinstance(message, dict) else None
-        number = number if isinstance(number, str | int | float) else None
-        try:
-            request = msgspec.convert(message, Request)
-        except msgspec.ValidationError as error:
-            return _error(number, INVALID_REQUEST, f"Invalid request: {error}")
-        if request.jsonrpc != "2.0":
-            return _error(number, INVALID_REQUEST, "jsonrpc is to be '2.0'.")
-        try:
-            result = await self._result(request, session)
-        except _Wrong as wrong:
-            return _error(number, wrong.code, str(wrong))
-        except openenv.CALLERS_FAULT as error:
-            wrong_params = isinstance(error, BadArgument | BadAction | EpisodeOver)
-            return _error(
-                number, INVALID_PARAMS if wrong_params else SERVER_ERROR, openenv.describe_error(error)
-            )
-        except Exception as error:
-            return _error(number, SERVER_ERROR, openenv.describe_error(error))
-        return None if request.id is UNSET else {"jsonrpc": "2.0", "id": number, "result": result}
+            return pack_error(None, Wrong(PARSE_ERROR, "Parse error: this is no JSON."))
+        if isinstance(message, dict):
+            message.setdefault("jsonrpc", "2.0")
+        return await answer_with(message, respond, _describe, (str, int, float, NoneType))
 
-    async def _result(self, request: Request, session: Session | None) -> dict[str, Any]:
-        params = request.params
-        match request.method:
+    async def _result(self, method: str, params: dict[str, Any], session: Session | None) -> dict[str, Any]:
+        match method:
             case "initialize":
                 about = {"name": self.offer.id, "version": gem.__version__}
                 return {"protocolVersion": PROTOCOL, "capabilities": {"tools": {}}, "serverInfo": about}
@@ -213,13 +198,13 @@ class Tools:
             case "openenv/session/close":
                 named = self.sessions.of(self.offer, params.get("session_id"))
                 if named is session:
-                    raise _Wrong(INVALID_REQUEST, "this session ends with its web socket.")
+                    raise Wrong(INVALID_REQUEST, "this session ends with its web socket.")
                 if named.owner is not None:
                     named.ends_with_its_owner = True
                     return {"session_id": named.id, "closed": False, "closing": True}
                 await self.sessions.close(named)
                 return {"session_id": named.id, "closed": True}
-        raise _Wrong(NO_METHOD, f"Method not found: {replace_surrogates(request.method):.80}")
+        raise Wrong(NO_METHOD, f"Method not found: {replace_surrogates(method):.80}")
 
     async def _call(self, params: dict[str, Any], session: Session | None) -> dict[str, Any]:
         action = {
@@ -263,5 +248,6 @@ def _pack_result(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _error(number: str | int | float | None, code: int, why: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": why}}
+def _describe(error: Exception) -> Wrong:
+    wrong_params = isinstance(error, BadArgument | BadAction | EpisodeOver)
+    return Wrong(INVALID_PARAMS if wrong_params else SERVER_ERROR, openenv.describe_error(error))

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from gem.serve.mcp.messages import INVALID_REQUEST, PARSE_ERROR, VERSIONS, Endpoint, Wrong, encode, pack_error
+from gem.serve.mcp.messages import INVALID_REQUEST, PARSE_ERROR, VERSIONS, Endpoint, Wrong, pack_error
 
 VERSION_HEADER, SESSION_HEADER = "mcp-protocol-version", "mcp-session-id"
 ERRORS = tuple(
@@ -48,6 +48,4 @@ async def answer_post(endpoint: Endpoint, headers: Headers, body: bytes) -> Resp
 
 def refuse(why: str, status: int = 400) -> Response:
     """Return an answer that refuses a request."""
-    return Response(
-        encode(pack_error(None, Wrong(INVALID_REQUEST, why))), status, media_type="application/json"
-    )
+    return Response(pack_error(None, Wrong(INVALID_REQUEST, why)), status, media_type="application/json")

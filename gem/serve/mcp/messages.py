@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeAlias
 
 import msgspec
@@ -37,7 +38,7 @@ CACHING = {"ttlMs": 0, "cacheScope": "private"}
 IN_FLIGHT = 64
 """The most tool calls at a time, and over stdio the most requests; further ones are refused."""
 
-Id: TypeAlias = str | int | None
+Id: TypeAlias = str | int | float | None
 
 BUSY = f"Invalid request: {IN_FLIGHT} requests are in progress; wait for their answers."
 
@@ -84,7 +85,7 @@ class Endpoint:
         try:
             message = decode_json(_ANY, text)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return encode(pack_error(None, Wrong(PARSE_ERROR, "Parse error: this is no JSON.")))
+            return pack_error(None, Wrong(PARSE_ERROR, "Parse error: this is no JSON."))
         if not isinstance(message, list):
             return await self._answer(message, busy)
         if version not in (None, BATCHING):
@@ -94,43 +95,18 @@ class Endpoint:
         else:
             answers = [await self._answer(each, busy) for each in message]
             return b"[%b]" % b",".join(filter(None, answers)) if any(answers) else None
-        return encode(pack_error(None, Wrong(INVALID_REQUEST, wrong)))
+        return pack_error(None, Wrong(INVALID_REQUEST, wrong))
 
     async def _answer(self, message: Any, busy: bool) -> bytes | None:
-        number: Id = None
-        try:
-            if not isinstance(message, dict):
-                raise Wrong(INVALID_REQUEST, "Invalid request: a message is an object.")
-            if "method" not in message and ("result" in message or "error" in message):
-                return None  # an answer; nothing was asked
-            asks = "id" in message
-            if isinstance(message.get("id"), str | int) and not isinstance(message["id"], bool):
-                number = message["id"]
-            elif asks:
-                raise Wrong(INVALID_REQUEST, "Invalid request: an id is a text or a whole number.")
-            method, params = message.get("method"), message.get("params")
-            params = {} if params is None else params
-            if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
-                raise Wrong(
-                    INVALID_REQUEST,
-                    'Invalid request: it has "jsonrpc": "2.0", "method", a text, and "params", an object.',
-                )
+        async def respond(method: str, params: dict[str, Any], number: Id, asks: bool) -> Any:
             if not asks:
                 self._note(method, params)
                 return None
             if busy:
                 raise Wrong(INVALID_REQUEST, BUSY)
-            result = await self._result(method, params, number)
-            return None if result is None else encode({"jsonrpc": "2.0", "id": number, "result": result})
-        except Wrong as wrong:
-            return encode(pack_error(number, wrong))
-        except BadArgument as error:
-            return encode(pack_error(number, Wrong(INVALID_PARAMS, replace_surrogates(str(error)))))
-        except Exception as error:  # not for clients: it may name paths of this machine
-            name = secrets.token_hex(4)
-            LOG.error("error %s in an MCP server", name, exc_info=error)
-            why = f"Internal error {name}; the server's log has more."
-            return encode(pack_error(number, Wrong(INTERNAL_ERROR, why)))
+            return await self._result(method, params, number)
+
+        return await answer_with(message, respond, _describe)
 
     def _note(self, method: str, params: dict[str, Any]) -> None:
         """Take a notification: a call that is cancelled before its turn does nothing."""
@@ -187,7 +163,54 @@ class Endpoint:
         return None if flight.cancelled else {**result, "resultType": "complete"}
 
 
-def pack_error(number: Id, wrong: Wrong) -> dict[str, Any]:
+async def answer_with(
+    message: Any,
+    respond: Callable[[str, dict[str, Any], Id, bool], Awaitable[Any]],
+    describe: Callable[[Exception], Wrong],
+    ids: Collection[type] = (str, int),
+) -> bytes | None:
+    """Return the answer to a JSON-RPC message; None if there is none.
+
+    Args:
+        message: a value of JSON; a batch is none.
+        respond: returns the result of a request, or raises Wrong; None: there is no answer. It gets the
+            method, the parameters, the id, and whether an answer is asked for: without an id there is none.
+        describe: says what the client is told of any other error.
+        ids: the types of the ids that are accepted.
+    """
+    number: Id = None
+    try:
+        if not isinstance(message, dict):
+            raise Wrong(INVALID_REQUEST, "Invalid request: a message is an object.")
+        if "method" not in message and ("result" in message or "error" in message):
+            return None  # an answer; nothing was asked
+        asks = "id" in message
+        if type(message.get("id")) in ids:
+            number = message.get("id")
+        elif asks:
+            raise Wrong(INVALID_REQUEST, "Invalid request: an id is a text or a whole number.")
+        method, params = message.get("method"), message.get("params")
+        params = {} if params is None else params
+        if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
+            raise Wrong(
+                INVALID_REQUEST,
+                'Invalid request: it has "jsonrpc": "2.0", "method", a text, and "params", an object.',
+            )
+        result = await respond(method, params, number, asks)
+        return None if result is None else encode({"jsonrpc": "2.0", "id": number, "result": result})
+    except Exception as error:
+        return pack_error(number, error if isinstance(error, Wrong) else describe(error))
+
+
+def _describe(error: Exception) -> Wrong:
+    if isinstance(error, BadArgument):
+        return Wrong(INVALID_PARAMS, replace_surrogates(str(error)))
+    name = secrets.token_hex(4)  # the rest is not for clients: it may name paths of this machine
+    LOG.error("error %s in an MCP server", name, exc_info=error)
+    return Wrong(INTERNAL_ERROR, f"Internal error {name}; the server's log has more.")
+
+
+def pack_error(number: Id, wrong: Wrong) -> bytes:
     """Return an error as a message."""
-    error = {"code": wrong.code, "message": str(wrong)}
-    return {"jsonrpc": "2.0", "id": number, "error": error | ({"data": wrong.data} if wrong.data else {})}
+    error = {"code": wrong.code, "message": str(wrong)} | ({"data": wrong.data} if wrong.data else {})
+    return encode({"jsonrpc": "2.0", "id": number, "error": error})

@@ -128,7 +128,7 @@ async def serve_stdio(endpoint: Endpoint, source: int, sink: int, message_bytes:
         async for line in _read_lines(source, message_bytes):
             if line is None:
                 why = f"Invalid request: a message has {message_bytes:,} bytes at most."
-                await write(encode(pack_error(None, Wrong(INVALID_REQUEST, why))))
+                await write(pack_error(None, Wrong(INVALID_REQUEST, why)))
             elif not line.strip():
                 continue
             elif len(running) >= IN_FLIGHT:
