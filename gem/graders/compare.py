@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, get_args
 
 from gem.errors import BadArgument, check_argument
@@ -221,7 +222,9 @@ def _same_in_any_order(got: list[Any], wanted: list[Any], tolerance: float) -> b
     left, near = ([item for item in each if not is_number(item)] for each in (left, near))
     if len(near) > _MOST_APART:  # then what is exactly equal is paired first
         left, near = _take_away(near, left), _take_away(left, near)
-    return len(near) <= _MOST_APART and _match(left, near, tolerance)
+    return len(near) <= _MOST_APART and pair_up(
+        len(near), lambda number: (at for at, item in enumerate(left) if _same(item, near[number], tolerance))
+    )
 
 
 def _take_away(items: list[Any], given: list[Any]) -> list[Any]:
@@ -237,30 +240,29 @@ def _take_away(items: list[Any], given: list[Any]) -> list[Any]:
     return left
 
 
-def _match(got: list[Any], wanted: list[Any], tolerance: float) -> bool:
-    """Return whether each item can have one of its own that is the same within the tolerance."""
-    owner: dict[int, int] = {}  # index of got: of wanted
-    for first in range(len(wanted)):
-        came: dict[int, int] = {}  # index of got: of wanted, from where the search came to it
-        left, free = [first], None
-        while left and free is None:
-            place = left.pop()
-            for index, item in enumerate(got):
-                if index not in came and _same(item, wanted[place], tolerance):
-                    came[index] = place
-                    if index not in owner:
-                        free = index
+def pair_up(items: int, fits: Callable[[int], Iterable[int]]) -> bool:
+    """Return whether each item can have a place of its own; `fits` gives the places that fit an item."""
+    owner: dict[int, int] = {}  # of a place
+    for start in range(items):
+        reached: dict[int, int] = {}  # place: the item from which it was reached
+        free = None
+        for item in (queue := [start]):
+            for place in fits(item):
+                if place not in reached:
+                    reached[place] = item
+                    if place not in owner:
+                        free = place
                         break
-                    left.append(owner[index])
+                    queue.append(owner[place])
+            if free is not None:
+                break
         if free is None:
             return False
-        while True:
-            place = came[free]
-            before = next((index for index, its in owner.items() if its == place), None)
-            owner[free] = place
-            if before is None:
-                break
-            free = before
+        places = {item: place for place, item in owner.items()}
+        while free is not None:  # each item on the way gives its place to the one before
+            item = reached[free]
+            owner[free] = item
+            free = places.get(item)
     return True
 
 

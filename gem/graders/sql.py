@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from gem.graders.compare import is_number
+from gem.graders.compare import is_number, pair_up
 
 Row: TypeAlias = Sequence[Any]
 
@@ -96,28 +96,7 @@ def _can_pair(got: list[tuple[Any, ...]], wanted: list[tuple[Any, ...]]) -> bool
     if len(got) != len(wanted) or len(got) > _MOST_APART:
         return False
     near = [[place for place, row in enumerate(wanted) if _same_numbers(each, row)] for each in got]
-    owner: dict[int, int] = {}  # of a wanted row
-    for start in range(len(got)):
-        reached: dict[int, int] = {}  # wanted row -> the row from which it was reached
-        free = None
-        for row in (queue := [start]):
-            for place in near[row]:
-                if place not in reached:
-                    reached[place] = row
-                    if place not in owner:
-                        free = place
-                        break
-                    queue.append(owner[place])
-            if free is not None:
-                break
-        if free is None:
-            return False
-        partner = {row: place for place, row in owner.items()}
-        while free is not None:  # each row on the way gives its partner to the row before
-            row = reached[free]
-            owner[free] = row
-            free = partner.get(row)
-    return True
+    return pair_up(len(got), near.__getitem__)
 
 
 def _same_numbers(got: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
