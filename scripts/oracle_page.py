@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gem.evals.reports import markdown_table
 from gem.train.oracle import HEADS, judge
 from gem.train.oracle.cases import CASES
 
@@ -62,8 +63,7 @@ def fill_page(page: str, names: Sequence[str] = ()) -> str:
             cells for cells in before[2:] if names and cells[0] in table.algorithms and cells[0] not in names
         ]
         rows += table.rows(names or table.algorithms)
-        cells = [HEADS, ("---",) * len(HEADS), *sorted(rows, key=table.place)]
-        lines = "".join(f"| {' | '.join(each)} |\n" for each in cells)
+        lines = markdown_table(HEADS, sorted(rows, key=table.place)) + "\n"
         page = pattern.sub(lambda match, lines=lines: match[1] + lines + match[2], page)
     return page
 

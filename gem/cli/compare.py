@@ -17,7 +17,7 @@ from gem.errors import BadArgument
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
 from gem.evals.comparison import MIN_COVERAGE
 from gem.evals.outcomes import Metric
-from gem.evals.reports import escape_cell
+from gem.evals.reports import escape_cell, markdown_table
 from gem.evals.usage import Prices
 from gem.evals.usage import dollars as write_dollars
 from gem.statistics import Interval
@@ -140,19 +140,15 @@ def _markdown(comparison: Comparison, a: RunOutcomes, b: RunOutcomes, warnings: 
             for each in changes[:MOST_CHANGES]
         ]
         if rows:
-            lines += ["", f"### {title}", "", *_rows(heads, rows)]
+            lines += ["", f"### {title}", "", markdown_table(heads, rows, escape=True)]
         if len(changes) > MOST_CHANGES:
             lines += ["", f"And {len(changes) - MOST_CHANGES} more: `--json` has all."]
     lines += ["", "### Figures"]
     for columns in _tables(comparison):
-        lines += ["", *_rows(tuple(columns), list(zip(*columns.values(), strict=True)))]
+        figures = markdown_table(tuple(columns), list(zip(*columns.values(), strict=True)), escape=True)
+        lines += ["", figures]
     lines += ["", *(f"- {escape_cell(line)}" for line in (*_headlines(comparison), *warnings))]
     return "\n".join(lines)
-
-
-def _rows(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    cells = [[*heads], ["---"] * len(heads), *([escape_cell(str(cell)) for cell in row] for row in rows)]
-    return [f"| {' | '.join(row)} |" for row in cells]
 
 
 def _sum_costs(a: RunOutcomes, b: RunOutcomes) -> dict[str, dict[str, float | None]]:

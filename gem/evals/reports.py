@@ -146,6 +146,12 @@ def _describe_lost(result: EnvResult) -> str:
     return f"without verdict: {', '.join(reasons)}{first}{share}.{bounds}"
 
 
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]], escape: bool = False) -> str:
+    """Return a table in Markdown; with `escape`, the cells of its rows as `escape_cell` returns them."""
+    cells = [[escape_cell(str(cell)) if escape else str(cell) for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *cells))
+
+
 def escape_cell(text: str) -> str:
     """Return text escaped for a table cell, as it may come from a server."""
     line = " ".join(printable(text).split())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.content import printable
+from gem.evals.reports import markdown_table
 from gem.files import replace_file
 from gem.train.baselines import picture, rows
 from gem.train.baselines.rows import Run, Searched
@@ -153,9 +154,9 @@ def _results(summary: Summary) -> Iterator[str]:
     study, cells = summary.study, summary.cells
     lines = table_rows(summary)
     waiting = [line for line in lines if "not run" in line] if len(study.environments) > MOST_ROWS else []
-    yield _table(table_heads(summary), [line for line in lines if line not in waiting])
+    yield markdown_table(table_heads(summary), [line for line in lines if line not in waiting])
     if waiting:
-        yield _fold("What has not run", _table(table_heads(summary), waiting))
+        yield _fold("What has not run", markdown_table(table_heads(summary), waiting))
     measures = {each.measure for each in cells if each.runs}
     figures = " or ".join(what for measure, what in WHAT.items() if measure in measures or not measures)
     yield _points(
@@ -233,7 +234,9 @@ def _gain(summary: Summary) -> Iterator[str]:
     yield _prose(f"{GAINS} {'' if greedy else 'These runs are older than that figure.'}")
     heads = ("environment", "variant", "after RL minus before RL", "p", "p, Holm", "the same, greedy")
     width = len(heads) if greedy else -1
-    yield _fold("Each environment and variant", _table(heads[:width], [line[:width] for line in lines]))
+    yield _fold(
+        "Each environment and variant", markdown_table(heads[:width], [line[:width] for line in lines])
+    )
     if any(each.narrow for each in summary.gains):
         yield _prose(NARROW)
 
@@ -275,7 +278,7 @@ def _comparison(summary: Summary) -> Iterator[str]:
         )
         lines.append((*line, _bootstrap(each), _p(each.signs)) if many else line)
     heads = ("environment", "variant", f"minus {first}", "p", "p, Holm")
-    table = _table((*heads, "bootstrap", "p, signs") if many else heads, lines)
+    table = markdown_table((*heads, "bootstrap", "p, signs") if many else heads, lines)
     long = len(summary.differences) > MOST_ROWS
     yield _fold("Each environment and variant", table) if long else table
     yield _prose(
@@ -291,7 +294,7 @@ def _comparison(summary: Summary) -> Iterator[str]:
     if any(each.narrow for each in summary.differences):
         yield _prose(NARROW)
     if summary.aggregates:
-        yield _table(
+        yield markdown_table(
             ("variant", "interquartile mean"),
             [(each.variant.name, with_interval(each.interval, "return")) for each in summary.aggregates],
         )
@@ -350,7 +353,7 @@ def _transfer(summary: Summary) -> Iterator[str]:
         lines.append((each.cell.environment.name, each.cell.variant.name, each.elsewhere, *figures))
     names = [POLICIES[name] for name in MOVED]
     heads = ("trained on", "variant", "evaluated on", *names, *(f"minus {name}" for name in names[:-1]))
-    yield _table(heads, lines)
+    yield markdown_table(heads, lines)
     yield _prose(
         """
         The trained policies, unchanged, on environments that they were not trained on. Before RL: the policy
@@ -384,7 +387,7 @@ def _search(summary: Summary) -> Iterator[str]:
                 (*who, *values, *share, score, _name_choice(search, tried) if place == tried.chosen else "")
             )
     heads = ("environment", "variant", *names, *(("episodes",) if halved else ()), "score", "")
-    yield _fold("What was tried", _table(heads, lines))
+    yield _fold("What was tried", markdown_table(heads, lines))
     yield _prose(
         f"""
         Each environment and variant was tried with the same {len(search.points)} settings and
@@ -459,7 +462,7 @@ def _cost(summary: Summary) -> Iterator[str]:
             nothing{differ}.
             """
         )
-        yield _fold("What a solved episode took", _table(heads, lines))
+        yield _fold("What a solved episode took", markdown_table(heads, lines))
 
 
 def _setup(summary: Summary) -> Iterator[str]:
@@ -477,7 +480,7 @@ def _setup(summary: Summary) -> Iterator[str]:
         claimed = "" if part.cpu_s is None else f"; a run is expected to take {part.cpu_s:g} CPU seconds"
         lines.append(("environment", part.name, f"`{part.settings['env']}`; {_settings(own)}{claimed}"))
     lines += [("variant", part.name, _settings(part.settings)) for part in study.variants]
-    table = _table(("of", "name", "settings"), lines)
+    table = markdown_table(("of", "name", "settings"), lines)
     runs = [run for each in summary.cells for run in each.runs.values()]
     if runs:
         searches = [each.row.search for each in summary.cells if each.row is not None and each.row.search]
@@ -550,11 +553,6 @@ def _points(*texts: str) -> str:
 
 def _count(values: Sequence[object], what: str) -> str:
     return f"{len(values)} {what}{'s' * (len(values) != 1)}"
-
-
-def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    every = [heads, ["---"] * len(heads), *lines]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in every)
 
 
 def _fold(title: str, text: str) -> str:

@@ -26,6 +26,7 @@ from typing import Any, Literal
 from gem.agents.model_folder import base_of, write_model
 from gem.errors import BadArgument, GemError, StoreError
 from gem.evals import EnvResult
+from gem.evals.reports import markdown_table
 from gem.files import read_json
 from gem.models import KNOWN
 from gem.train.config import TrainConfig
@@ -230,9 +231,7 @@ def _figures_of(folder: RunFolder) -> str:
         }
         if known:
             heads, *rows = cells(known)
-            lines = [heads, ["---"] * len(heads), *rows]
-            tables.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-            tables[-1] = f"### {label}\n\n{tables[-1]}" if label else tables[-1]
+            tables += [f"### {label}"] * bool(label) + [markdown_table(heads, rows)]
     return "\n\n".join(["## Figures", *tables]) if tables else ""
 
 
