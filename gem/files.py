@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import math
 import os
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -125,6 +126,15 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         return json.loads(read_bytes(path))
     except RecursionError:
         raise ValueError("its values are nested too deeply") from None
+
+
+def replace_nan(value: Any) -> Any:
+    """Return JSON values with null for each number that is not finite, as JSON has none of these."""
+    if isinstance(value, Mapping):
+        return {name: replace_nan(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [replace_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def lock_file(file: int, *, wait: bool = False, shared: bool = False) -> bool:

@@ -1,12 +1,13 @@
 """Files that are replaced as a whole are on the disk before they take the old one's place."""
 
+import math
 import os
 from pathlib import Path
 
 import pytest
 
 from gem.errors import StoreError
-from gem.files import replace_file
+from gem.files import replace_file, replace_nan
 
 
 @pytest.fixture
@@ -51,3 +52,8 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_beside_it(
         replace_and_fail(tmp_path / place, error)
     assert steps == []
     assert (path.read_text(), [each.name for each in tmp_path.iterdir()]) == ("old", ["figures.json"])
+
+
+def test_numbers_that_json_lacks_become_null():
+    values = {"a": (1.5, math.nan, {"b": -math.inf}), "c": True}
+    assert replace_nan(values) == {"a": [1.5, None, {"b": None}], "c": True}

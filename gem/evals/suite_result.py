@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -24,7 +23,7 @@ from gem.evals.results import EnvResult
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite import Entry, Suite
 from gem.evals.usage import Budget, Prices, count_uncounted
-from gem.files import replace_file
+from gem.files import replace_file, replace_nan
 from gem.record import Episode
 from gem.rollout.episode import versions
 from gem.rollout.store import env_key
@@ -182,7 +181,7 @@ class SuiteResult:
             "stopped": self.stopped or None,
             "warnings": self.warnings,
         }
-        plain: dict[str, Any] = _to_json(values)
+        plain: dict[str, Any] = replace_nan(values)
         return plain
 
     def to_markdown(self) -> str:
@@ -300,15 +299,6 @@ def entry_to_json(entry: Entry) -> dict[str, Any]:
     """Return an environment of a suite as JSON values; a grader of one's own as its name."""
     kwargs = {name: getattr(value, "name", value) for name, value in entry.kwargs.items()}
     return {**{each.name: getattr(entry, each.name) for each in fields(entry)}, "kwargs": kwargs}
-
-
-def _to_json(value: Any) -> Any:
-    """Return JSON values; what is not finite becomes null, as JSON has no NaN."""
-    if isinstance(value, dict):
-        return {name: _to_json(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -37,7 +37,7 @@ from typing import Any, Literal, TypeVar
 
 from gem.errors import BadArgument, SchemaMismatch, StoreError, reason
 from gem.evals import EnvResult
-from gem.files import explain_errors, lock_file, read_json, read_text, replace_file
+from gem.files import explain_errors, lock_file, read_json, read_text, replace_file, replace_nan
 from gem.naming import fix_name, is_path
 from gem.registry import accept_settings
 from gem.rollout.episode import versions
@@ -358,7 +358,7 @@ class RunFolder:
 
     def write(self, file: Path, values: Mapping[str, Any]) -> None:
         """Write a JSON file atomically: a crash leaves the old one or the new one."""
-        self._replace(file, json.dumps(_plain(values), indent=2, allow_nan=False) + "\n")
+        self._replace(file, json.dumps(replace_nan(values), indent=2, allow_nan=False) + "\n")
 
     def append(self, metrics: Metrics) -> None:
         """Add an iteration's line."""
@@ -488,11 +488,4 @@ def _metrics_to_json(metrics: Metrics) -> dict[str, Any]:
 
 
 def _line(values: Mapping[str, Any]) -> str:
-    return json.dumps(_plain(values), allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """Return JSON values; what is not finite becomes null, as JSON has no NaN."""
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(replace_nan(values), allow_nan=False) + "\n"
