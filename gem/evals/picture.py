@@ -66,7 +66,7 @@ def draw(comparison: Comparison, path: Path, a: str = "A", b: str = "B") -> None
     axes.set_ylim(len(rows) - 0.4, -0.6)
     what = "difference in success, percentage points" if scale == 100 else "difference in return"
     axes.set_xlabel(f"{what}, with its {comparison.level:.0%} interval")
-    title = f"B − A\nA: {_plain(a)}\nB: {_plain(b)}"
+    title = f"B − A\nA: {_shorten(a)}\nB: {_shorten(b)}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)  # as wide as the whole picture
     side = axes.secondary_yaxis("right")
     side.set_yticks(range(len(rows)), [_figures(row, scale) for row in rows])
@@ -93,7 +93,7 @@ def _draw_row(axes: object, place: int, row: Paired, scale: float, bold: bool) -
 
 
 def _label(row: Paired) -> str:
-    return f"{_plain(row.env)}\n{row.tasks} tasks, coverage {row.coverage:.0%}"
+    return f"{_shorten(row.env)}\n{row.tasks} tasks, coverage {row.coverage:.0%}"
 
 
 def _figures(row: Paired, scale: float) -> str:
@@ -105,7 +105,12 @@ def _figures(row: Paired, scale: float) -> str:
     return f"{figures}, low coverage" if row.withheld else figures
 
 
-def _plain(text: str) -> str:
-    """Return text escaped so that matplotlib does not read it as a formula; of long text, the end."""
+def _shorten(text: str) -> str:
+    """Return a line of text for a picture; of long text, the end."""
     line = printable(text).replace("\n", " ").replace("\t", " ")
-    return (line if len(line) <= 60 else f"…{line[-59:]}").replace("\\", "/").replace("$", r"\$")
+    return escape_formula(line if len(line) <= 60 else f"…{line[-59:]}")
+
+
+def escape_formula(text: str) -> str:
+    """Return text that matplotlib does not take for a formula."""
+    return text.replace("\\", "/").replace("$", r"\$")

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from gem.evals.picture import check_picture, escape_formula
 from gem.files import replace_file
 from gem.train.baselines.study import Part, Study
 from gem.train.baselines.summary import CellSummary, Summary, references
@@ -50,8 +51,6 @@ def write_picture(summary: Summary, folder: Path) -> Path | None:
     path = picture_path(summary.study, folder)
     if shows(path, summary):
         return path
-    from gem.evals.picture import check_picture
-
     check_picture(path)
     with replace_file(path, parents=True) as partial:
         _draw(summary, partial)
@@ -128,7 +127,7 @@ def _draw(summary: Summary, path: Path) -> None:
         if success:
             axes.set_ylim(-0.02, 1.04)
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        axes.set_title(_plain(part.name), fontsize=10)
+        axes.set_title(escape_formula(part.name), fontsize=10)
         axes.set_xlabel("training episodes", fontsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -142,7 +141,7 @@ def _draw(summary: Summary, path: Path) -> None:
     entry = 0.6 + 0.08 * max(len(name) for name in order)  # inches, of a line and a name of 9 points
     figure.legend(
         [handles[name] for name in order],
-        [_plain(name) for name in order],
+        [escape_formula(name) for name in order],
         loc="outside lower center",
         ncols=min(len(order), max(1, int(figure.get_figwidth() / entry))),
         fontsize=9,
@@ -168,8 +167,3 @@ def _draw_cell(axes: Any, each: CellSummary, style: dict[str, Any], seeds: bool)
             axes.plot(*curve, linewidth=0.6, alpha=0.45, **style)
     (line,) = axes.plot(episodes, [fmean(values) for values in at], linewidth=1.8, **style)
     return line
-
-
-def _plain(text: str) -> str:
-    """Return text that matplotlib does not take for a formula."""
-    return text.replace("\\", "/").replace("$", r"\$")
