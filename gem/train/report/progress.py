@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from gem.evals import EnvResult
+from gem.evals.picture import escape_formula
 from gem.statistics import Interval, moving_average
 from gem.train.config import TrainConfig
 from gem.train.report.run_folder import HELD_OUT, Evaluation, Metrics
@@ -312,6 +313,7 @@ def draw(
         left.set_ylim(0, 1.03)
     left.legend(fontsize=7, loc="lower right")
     figure.suptitle(
-        f"{config.title}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}", fontsize=10
+        f"{escape_formula(config.title)}: {config.algorithm}, gamma {config.gamma:g}, seed {config.seed}",
+        fontsize=10,
     )
     figure.savefig(path)

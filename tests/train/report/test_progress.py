@@ -1,6 +1,7 @@
 """What a run prints of a measurement."""
 
 import io
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from rich.console import Console
 
 from gem.evals import summarise
 from gem.record import Failure, StopReason
-from gem.train.report.progress import Terminal, table
+from gem.train.config import TrainConfig
+from gem.train.report.progress import Terminal, draw, table
 
 WON = episode(*paid(0.0, 1.0))
 AT_ONCE = episode(*paid(1.0))
@@ -49,3 +51,11 @@ def test_only_what_was_counted_whole_is_called_exact(exactly):
 def test_the_columns_fit_the_task(played, titles):
     grid = table({"before": summarise("test:X", [played] * 3), "after": summarise("test:X", [played] * 3)})
     assert [column.header for column in grid.columns[1::2]] == titles
+
+
+def test_a_name_that_reads_as_a_formula_is_drawn(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    Path(r"a$\x$.py").write_text("from gem.envs.games.guess_the_number import GuessTheNumber as Own\n")
+    draw([], {}, TrainConfig(env=r"a$\x$.py:Own"), Path("curve.png"))
+    assert Path("curve.png").stat().st_size
