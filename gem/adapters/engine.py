@@ -1,12 +1,13 @@
-"""Shared by adapters of trainers: an agent that uses a framework's inference engine, and token rewards."""
+"""Shared by adapters of trainers: an agent of a framework's engine, token rewards, and calls that wait."""
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import fsum
-from typing import Any
+from typing import Any, TypeVar
 
 from gem.agents.base import BaseAgent
 from gem.errors import NoVerdict, check_argument
@@ -15,6 +16,8 @@ from gem.record import AgentInfo, Ask, Episode, Reply
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.rows import Row
 from gem.tokens.sampled_calls import read_answer
+
+T = TypeVar("T")
 
 
 class EngineAgent(BaseAgent):
@@ -134,3 +137,8 @@ def token_rewards(episode: Episode, row: Row, *, alone: bool) -> list[float]:
     # Rewards before the first turn, or of turns without tokens here, are part of the return too.
     earned[-1] += episode.reward() - fsum(earned)
     return earned
+
+
+async def run_call(waits: bool, work: Callable[[], T]) -> T:
+    """Do what calls the environment; in a thread where that waits for something."""
+    return await asyncio.to_thread(work) if waits else work()

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from gem.adapters.engine import run_call
 from gem.adapters.prompts import news, read_task, seeded_tasks, task_text
 from gem.adapters.records import describe_failure, whole_file
 from gem.agents.outcomes import Verdict, judge, reply
@@ -42,7 +43,6 @@ with needs_extra("NeMo Gym's resources server", "nemo-gym", "nemo"):
     from nemo_gym.server_utils import SESSION_ID_KEY
     from resources_servers.gymnasium import GymnasiumServer
 
-T = TypeVar("T")
 Stepped = tuple[str | None, float, bool, bool, dict[str, Any]]
 
 
@@ -102,10 +102,6 @@ class Session:
     request: object = None
     step: asyncio.Task[Stepped] | None = None
 
-    async def call(self, work: Callable[[], T]) -> T:
-        """Do what calls the environment; in a thread where that waits for something."""
-        return await asyncio.to_thread(work) if self.waits else work()
-
     async def answer(self, action: NeMoGymResponse) -> Stepped:
         """Play the model's answer.
 
@@ -116,7 +112,7 @@ class Session:
         output = Responses().read(action.model_dump(mode="json"), ask)
         if judge(output).verdict is not Verdict.SCORED:
             raise NoVerdict(f"the model's server {output.why}")
-        await self.call(partial(talk.answer, reply(output)))
+        await run_call(self.waits, partial(talk.answer, reply(output)))
         episode, reward = talk.episode, talk.reward - self.earned
         self.earned = talk.reward
         if talk.asks:
@@ -157,7 +153,7 @@ class GemServer(GymnasiumServer):
         task = read_task(metadata.get("task"))
         limits, waits = Limits(turns=metadata.get("turns")), Maker(task).spec.waits
         begin = partial(Conversation, task, task.seed or 0, limits, history=CHAT)
-        session = Session(await asyncio.to_thread(begin) if waits else begin(), waits)
+        session = Session(await run_call(waits, begin), waits)
         self.session_state[session_id] = session
         if not session.talk.asks:
             raise NoVerdict(f"the episode ended before a turn: {session.talk.episode.stop}")
@@ -187,7 +183,7 @@ class GemServer(GymnasiumServer):
         """Close the session's environment; its last step can still be asked for until `/close`."""
         if session := self.session_state.get(session_id):
             session.talk.cancel()
-            await session.call(session.talk.close)
+            await run_call(session.waits, session.talk.close)
 
 
 def _read_news(ask: Ask) -> tuple[str, list[dict[str, Any]]]:

@@ -17,7 +17,6 @@ or left out, and never counts as 0. Pictures appear as their `alt`.
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -25,6 +24,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from gem import registry, seeding
+from gem.adapters.engine import run_call
 from gem.adapters.records import describe_failure
 from gem.content import text_of
 from gem.errors import BadArgument, NoVerdict, check_argument, needs_extra
@@ -118,14 +118,12 @@ class GemEnv(types.Env):
 
     async def _run(self, work: Callable[[], T]) -> T:
         """Do what calls the environment."""
-        if not self._waits:
-            return work()
 
         def alone() -> T:
             with self._busy:  # a call goes on in its thread when whoever awaited it was cancelled
                 return work()
 
-        return await asyncio.to_thread(alone)
+        return await run_call(self._waits, alone)
 
     def _start(self) -> Conversation:
         if self._closed or self._talk is not None:

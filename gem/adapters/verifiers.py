@@ -16,12 +16,12 @@ fails the rollout, which ``--env.retries`` plays again. Pictures appear as their
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from gem import registry, seeding
+from gem.adapters.engine import run_call
 from gem.adapters.prompts import news
 from gem.errors import BadArgument, NoVerdict, needs_extra
 from gem.history import HistoryPolicy
@@ -32,8 +32,6 @@ from gem.specs import TaskRef
 with needs_extra("verifiers' taskset", "verifiers", "verifiers"):
     import verifiers.v1 as vf
     from pydantic import Field
-
-T = TypeVar("T")
 
 __all__ = ["GemEnv", "GemTaskset"]  # verifiers looks for one of each
 
@@ -103,7 +101,7 @@ class GemEnv(vf.Env[GemEnvConfig]):
         ref = TaskRef(data.env, data.kwargs, foreign=True)  # of a data set
         waits = registry.Maker(ref).spec.waits
         history = HistoryPolicy("chat")  # verifiers keeps the conversation: the past is not rewritten
-        talk = await _call(
+        talk = await run_call(
             waits, lambda: Conversation(ref, data.seed, Limits(turns=data.turns), history=history)
         )
         try:
@@ -118,16 +116,11 @@ class GemEnv(vf.Env[GemEnvConfig]):
                     if segment.terminated and trace.errors:
                         talk.fail(NoVerdict(f"the player broke: {trace.errors[-1].message}"))
                     else:
-                        await _call(waits, partial(talk.answer, reply))
+                        await run_call(waits, partial(talk.answer, reply))
         finally:
             talk.cancel()
-            await _call(waits, talk.close)
+            await run_call(waits, talk.close)
         _note(trace, talk.episode)
-
-
-async def _call(waits: bool, work: Callable[[], T]) -> T:
-    """Do what calls the environment; in a thread where that waits for something."""
-    return await asyncio.to_thread(work) if waits else work()
 
 
 def _note(trace: Any, episode: Episode) -> None:

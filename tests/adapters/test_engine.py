@@ -1,8 +1,9 @@
 import asyncio
+import threading
 
 import pytest
 
-from gem.adapters.engine import EngineAgent, token_rewards
+from gem.adapters.engine import EngineAgent, run_call, token_rewards
 from gem.errors import BadArgument, NoVerdict
 from gem.history import HistoryPolicy
 from gem.record import Limits, Reply, StopReason
@@ -109,3 +110,9 @@ def test_the_rewards_of_a_row_add_up_to_the_return():
     for row in found:
         earned = token_rewards(window, row, alone=False)
         assert earned == [*[0.0] * (len(earned) - 1), window.reward()]
+
+
+def test_a_call_that_waits_runs_in_a_thread_of_its_own():
+    here = threading.get_ident()
+    ran = {waits: asyncio.run(run_call(waits, threading.get_ident)) for waits in (False, True)}
+    assert ran[False] == here != ran[True]
