@@ -244,7 +244,7 @@ def test_an_episode_without_verdict_says_why_and_fails(capsys):
         patch.setattr("gem.registry.ENV_REGISTRY", {})
         gem.register("my:Broken-v0", Broken)
         assert cli.main(["play", "my:Broken-v0", "--agent", "solver"]) == 1
-    assert "no verdict: OSError in env: the disk is gone" in capsys.readouterr().out
+    assert "No verdict after 0 turns: OSError in env: the disk is gone" in capsys.readouterr().out
 
 
 def test_play_refuses_an_agent_that_is_not_there(capsys):

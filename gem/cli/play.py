@@ -109,6 +109,8 @@ def play(
 
 def show(episode: Episode, rewards: bool = False) -> None:
     """Print an episode's observations and actions, and how it ended; with `rewards`, each turn's reward."""
+    from gem.rollout.session import describe_end
+
     lines = []
     for turn in episode.turns:
         heard = f"[{turn.seat}]\n" if episode.several else ""
@@ -121,18 +123,7 @@ def show(episode: Episode, rewards: bool = False) -> None:
         lines.append(f"{heard}{text_of(end.observation)}\n")
         if isinstance(about := end.info.get("program"), Mapping):
             lines.append(_describe_program(about))
-    count = len(episode.turns)
-    after = f"{episode.stop} after {count} turn{'s' * (count != 1)}"
-    if episode.error:
-        broken = episode.error
-        lines.append(f"no verdict: {broken.type} in {broken.boundary}: {broken.message}")
-    elif not episode.several:
-        lines.append(f"{after}, return {episode.reward():g}")
-    else:
-        lines.append(after)
-        lines += [
-            f"{seat}: {end.stop}, return {episode.reward(seat):g}" for seat, end in episode.ends.items()
-        ]
+    lines.append(describe_end(episode))
     print(printable("\n".join(lines)))
 
 

@@ -74,7 +74,7 @@ def play_session(
             if seat not in others:
                 title = f"[{seat}]\n" if episode.several else ""
                 human.say(f"{title}{printable(end.observation)}\n")
-    human.say(_summarize(episode))
+    human.say(describe_end(episode))
     return episode
 
 
@@ -85,11 +85,11 @@ def _write_rewards(step: Step | MultiStep) -> str:
     return "".join(f"[reward {reward:g} of {seat}]\n" for seat, reward in step.rewards.items())
 
 
-def _summarize(episode: Episode) -> str:
+def describe_end(episode: Episode) -> str:
     """Return how an episode ended, in one line for all and one for each of several seats."""
     turns = f"after {len(episode.turns)} turn{'s' * (len(episode.turns) != 1)}"
-    if episode.error is not None:
-        return f"No verdict {turns}: {episode.error.type}: {printable(episode.error.message)}"
+    if (error := episode.error) is not None:
+        return f"No verdict {turns}: {error.type} in {error.boundary}: {printable(error.message)}"
     if not episode.scored:
         return f"Stopped {turns}."
     if episode.several:
