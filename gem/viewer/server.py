@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import secrets
-import socket
 from collections.abc import Sequence
 
 import uvicorn
 
-from gem.errors import BadArgument, reason
-from gem.serve.listening import bounded_http
+from gem.serve.listening import bounded_http, listen
 from gem.viewer.app import Viewer
 from gem.viewer.sources import Source
 
@@ -29,16 +27,7 @@ class Server:
             BadArgument: for a port that is not free.
         """
         self.token = token or secrets.token_urlsafe(16)
-        # TCP is named, or asyncio would not set TCP_NODELAY: 40 ms for each answer
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._socket.bind((HOST, port))
-        except (OSError, OverflowError) as error:
-            self._socket.close()
-            raise BadArgument(
-                f"port is {port}: {reason(error)}; accepted: a free port, or 0 for any."
-            ) from error
+        self._socket = listen(HOST, port, 512, "accepted: a free port, or 0 for any")
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://{HOST}:{self.port}/{self.token}/"
         self.viewer = Viewer(sources, self.token)
