@@ -27,6 +27,7 @@ from gem.files import lock_file, replace_file
 from gem.record import Episode
 from gem.rollout.index import Entry
 from gem.statistics import Interval, clustered_rate, mean_interval, moving_average, wilson
+from gem.train.report.run_folder import RunFolder
 from gem.viewer.charts import is_figure, labels, together
 from gem.viewer.conversation import conversation, parts_of
 from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, thin_curve
@@ -37,12 +38,7 @@ from gem.viewer.vocabulary import vocabulary_of
 from gem.viewer.watched import Watched, compare_checkpoints
 
 METRICS, PHASE = "metrics.jsonl", "phase.json"
-SUMMARY, EVALUATIONS, MACHINE, CHECKPOINT = (
-    "summary.json",
-    "evaluations.jsonl",
-    "machine.json",
-    "checkpoint.pt",
-)
+SUMMARY, EVALUATIONS, MACHINE = "summary.json", "evaluations.jsonl", "machine.json"
 MOST_RUNS = 60
 MOST_ALARMS = 40
 MOST_TURNS = 10
@@ -170,21 +166,7 @@ class Run:
     @cached_property
     def tables(self) -> dict[str, dict[str, EnvResult]]:
         """The final results by policy, for each environment; a single environment has an empty name."""
-        values = self.summary or self._checkpoint()
-        tables = {"": _results(values)}
-        apart = values.get("environments")
-        for label, each in apart.items() if isinstance(apart, dict) else ():
-            tables[str(label)] = _results(each)
-        return {label: results for label, results in tables.items() if results}
-
-    def _checkpoint(self) -> dict[str, Any]:
-        """Return the figures stored in the checkpoint; its weights are not read."""
-        with suppress(Exception):  # no torch, no checkpoint, or a damaged one
-            from gem.train.learn import checkpoint
-
-            values = checkpoint.load(self.source.folder / CHECKPOINT, mmap=True)["figures"]
-            return values if isinstance(values, dict) else {}
-        return {}
+        return RunFolder(self.newest).read_figures()
 
     @property
     def figures(self) -> dict[str, EnvResult]:
@@ -653,14 +635,6 @@ def _words(value: Any) -> str:
 
 def _dict(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _results(values: Any) -> dict[str, EnvResult]:
-    results = {}
-    for who in POLICIES:
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
-            results[who] = EnvResult.from_json(_dict(values)[who])
-    return results
 
 
 def _number(value: Any) -> int:

@@ -21,17 +21,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Literal
 
 from gem.agents.model_folder import base_of, write_model
 from gem.errors import BadArgument, GemError, StoreError
-from gem.evals import EnvResult
 from gem.evals.reports import markdown_table
-from gem.files import read_json
 from gem.models import KNOWN
 from gem.train.config import TrainConfig
 from gem.train.config.toml_file import to_toml
-from gem.train.learn import checkpoint
 from gem.train.learn.policy import CausalPolicy
 from gem.train.learn.start_weights import find_source
 from gem.train.learn.training import load_policy
@@ -215,23 +212,10 @@ def _describe_start(start_from: str, after: Sequence[str] = ()) -> str:
 
 def _figures_of(folder: RunFolder) -> str:
     """Return the run's final table, as far as the run has come; empty where it has no figures."""
-    figures: Mapping[str, Any] = {}
-    with suppress(OSError, ValueError):
-        figures = read_json(folder.summary)
-    if not figures:
-        with suppress(GemError):
-            figures = checkpoint.load(folder.checkpoint)["figures"]
-    named = {"": figures, **figures.get("environments", {})}
     tables = []
-    for label, results in named.items():
-        known = {
-            name: EnvResult.from_json(each)
-            for name, each in results.items()
-            if isinstance(each, Mapping) and "scored" in each
-        }
-        if known:
-            heads, *rows = cells(known)
-            tables += [f"### {label}"] * bool(label) + [markdown_table(heads, rows)]
+    for label, results in folder.read_figures().items():
+        heads, *rows = cells(results)
+        tables += [f"### {label}"] * bool(label) + [markdown_table(heads, rows)]
     return "\n\n".join(["## Figures", *tables]) if tables else ""
 
 

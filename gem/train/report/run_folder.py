@@ -400,6 +400,26 @@ class RunFolder:
         """
         return _read(self.warmup, lambda values: WarmupStep(**values)) if self.warmup.exists() else []
 
+    def read_figures(self) -> dict[str, dict[str, EnvResult]]:
+        """Return the final figures by policy, as far as the run has come; what cannot be read is left out.
+
+        Those of the whole run have an empty label; those of each of several environments have its name.
+        """
+        values: Any = {}
+        with suppress(OSError, ValueError, RecursionError):
+            values = json.loads(read_text(self.summary, "replace"))
+        if not values:
+            with suppress(Exception):  # no torch, no checkpoint, or a damaged one; its weights are not read
+                from gem.train.learn import checkpoint
+
+                values = checkpoint.load(self.checkpoint, mmap=True)["figures"]
+        tables: dict[str, dict[str, EnvResult]] = {}
+        for label, results in {"": values, **_mapping(_mapping(values).get("environments"))}.items():
+            for name, each in _mapping(results).items():
+                with suppress(KeyError, TypeError, ValueError, AttributeError):
+                    tables.setdefault(label, {})[name] = EnvResult.from_json(each)
+        return tables
+
     def keep_best(self) -> None:
         """Let the weights of the newest best evaluation replace the earlier ones, if there are any."""
         with suppress(FileNotFoundError):
@@ -475,6 +495,10 @@ def _read(path: Path, parse: Callable[[dict[str, Any]], Line]) -> list[Line]:
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             break
     return entries
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def metrics_from_json(values: Mapping[str, Any]) -> Metrics:

@@ -6,7 +6,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from records import episode, paid
+
 from gem.errors import SchemaMismatch, StoreError
+from gem.evals import summarise
 from gem.train.config import TrainConfig
 from gem.train.report.run_folder import Metrics, RunFolder
 
@@ -152,3 +155,18 @@ def test_writing_fails_clearly_and_leaves_the_old_file(folder):
     folder.metrics.mkdir()
     with pytest.raises(StoreError, match=r"metrics\.jsonl cannot be written"):
         folder.append(line(1))
+
+
+def test_figures_that_cannot_be_read_are_left_out(tmp_path):
+    folder = RunFolder(tmp_path)
+    assert folder.read_figures() == {}
+    won = summarise("test:X", [episode(*paid(1.0))])
+    known = {"after": won.to_json(), "before": [], "held_out": {"seats": 1}}
+    values = {**known, "cpu_s": 3.0, "environments": {"test:X": known, "test:Y": {"after": None}, "odd": 1}}
+    folder.write(folder.summary, values)
+    found = folder.read_figures()
+    assert {label: [*results] for label, results in found.items()} == {"": ["after"], "test:X": ["after"]}
+    assert found["test:X"]["after"].success == won.success
+    for damaged in ("[1]", '{"after": {', "7"):
+        folder.summary.write_text(damaged)
+        assert folder.read_figures() == {}
