@@ -9,6 +9,7 @@ N: sampled tokens of a batch. U: places whose next token was sampled. M: turns. 
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ LOOKED_UP = 4096
 
 LOGITS = 1 << 25
 """Number of logits computed at a time, 128 MiB in float32."""
+
+
+class GradientNotFinite(BadArgument):
+    """A gradient with an infinite or NaN norm; no step was taken with it, so the weights are whole."""
 
 
 class Outputs(NamedTuple):
@@ -282,6 +287,9 @@ class Learner:
         Among the sums are `loss` and `grad_norm`, the norm of the gradient before it is scaled down.
         The loss is the objective's sum over all rows, divided by `divisor`. Where several processes train,
         each computes its share of the rows, and all take the step of the whole.
+
+        Raises:
+            GradientNotFinite: see step().
         """
         sums: dict[str, float] = {}
         positions = 0
@@ -300,13 +308,21 @@ class Learner:
         return sums, positions
 
     def step(self) -> float:
-        """Scale the gradients down to the settings' norm, update the weights, and return the norm before."""
-        norm = nn.utils.clip_grad_norm_(self._masters, self.settings.max_grad_norm)
+        """Scale the gradients down to the settings' norm, update the weights, and return the norm before.
+
+        Raises:
+            GradientNotFinite: where that norm is not finite. Several processes have the same gradients here,
+                so all raise it.
+        """
+        norm = float(nn.utils.clip_grad_norm_(self._masters, self.settings.max_grad_norm))
+        if not math.isfinite(norm):
+            self.optimiser.zero_grad()
+            raise GradientNotFinite(f"the gradient is not finite: its norm is {norm}")
         self.optimiser.step()
         self.moved = True
         self.optimiser.zero_grad()
         self._spread()
-        return float(norm)
+        return norm
 
     @torch.no_grad()
     def take_over(self) -> None:

@@ -7,6 +7,7 @@ learn step (`gem.train.learn.policy_gradient`).
 from __future__ import annotations
 
 import functools
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from gem.errors import BadArgument
 from gem.record import Episode, StopReason
 from gem.train.learn import checkpoint, parallel, policy_gradient
-from gem.train.learn.learner import load_weights, weights
+from gem.train.learn.learner import GradientNotFinite, load_weights, weights
 from gem.train.learn.policy import Base, twin
 from gem.train.learn.sampling import Sampling
 from gem.train.learn.steps import Progress, Steps
@@ -124,7 +126,11 @@ class Trainer(Sampling):
         return Progress(self.iteration, self.config.iterations, self.begin)
 
     def learn(self, episodes: Sequence[Episode]) -> Steps:
-        """Take the iteration's steps; without positions where there is nothing to learn from its episodes."""
+        """Take the iteration's steps; without positions where there is nothing to learn from its episodes.
+
+        Raises:
+            BadArgument: for a gradient that is not finite; the checkpoint stays as it was.
+        """
         if broken := [episode for episode in episodes if not episode.scored]:
             self.watcher.warned(
                 f"iteration {self.iteration + 1}: {len(broken)} of {len(episodes)} episodes have no verdict "
@@ -134,7 +140,29 @@ class Trainer(Sampling):
         assembled = {
             part for part, env in enumerate(self.envs) if self.learner.critic and env.assembles_history
         }
-        return policy_gradient.learn(*given, assembled)
+        try:
+            return policy_gradient.learn(*given, assembled)
+        except GradientNotFinite as error:
+            raise BadArgument(
+                f"iteration {self.iteration + 1}: {error}. {self._explain_gradient()}"
+            ) from error
+
+    def _explain_gradient(self) -> str:
+        """Return how a run goes on whose gradient is not finite; the same settings come to the same end."""
+        config, changes, own = self.config, ["a lower --lr"], ""
+        if self.learner.reference is not None and config.kl_estimator == "k3" and not config.kl_reward:
+            changes.append("another --kl-estimator (k3 has an exponential)")
+        if config.algorithm_value.loss is not None:
+            own = (
+                f"The loss of {config.algorithm} may have a root, a logarithm or a division at 0: mend it "
+                "and --resume. "
+            )
+        begun = self.folder.path.parents[1] if self.folder.phase_name else self.folder.path
+        return (
+            f"No step was taken with it, and the last checkpoint in {self.folder.path} is whole. {own}"
+            f"Go on from there with {' or '.join(changes)}: gem-gym train --out "
+            f"{shlex.quote(str(begun))} --resume --phase NAME --lr {config.lr / 2:g}"
+        )
 
     def watch(self) -> None:
         """Play the watched seeds, at the checkpoints where that is due.

@@ -29,7 +29,7 @@ from gem.tokens.demonstration import tokenise
 from gem.tokens.rows import Row, rows
 from gem.train.config.value_types import WarmupOn
 from gem.train.learn.batch import Batch, Target, Weighted
-from gem.train.learn.learner import Learner, Outputs, Settings
+from gem.train.learn.learner import GradientNotFinite, Learner, Outputs, Settings
 from gem.train.learn.policy import Policy
 
 NO_DEMONSTRATIONS = "the store of demonstrations is empty; `gem-gym demos` writes some."
@@ -62,7 +62,7 @@ def warm_up(
     Where an episode exceeds the model's context, only its beginning is learnt.
 
     Raises:
-        BadArgument: for no demonstrations.
+        BadArgument: for no demonstrations, and for a gradient that is not finite.
         NoVerdict: when there is nothing to learn from: every episode broke, or no answer fits the context.
     """
     if demos is not None and not len(demos):
@@ -89,7 +89,12 @@ def warm_up(
                 + (str(broken) if broken else f"no answer fits a context of {policy.context} tokens.")
             )
         tokens = sum(sum(item.row.mask) for item in weighted)
-        sums, _ = learner.update(weighted, _cloning, tokens)
+        try:
+            sums, _ = learner.update(weighted, _cloning, tokens)
+        except GradientNotFinite as error:
+            raise BadArgument(
+                f"step {step + 1} of the warm-up: {error}. Begin again with a lower --warmup-lr ({lr:g} now)."
+            ) from error
         if on_step is not None:
             on_step(step, sums["loss"])
         if is_learnt is not None and is_learnt(step, learner):

@@ -19,7 +19,7 @@ from gem.tokens.rows import Row
 from gem.train.learn import learner as module
 from gem.train.learn import parallel
 from gem.train.learn.batch import Target, Weighted, collate, microbatches
-from gem.train.learn.learner import Critic, Learner, Settings, load_weights, weights
+from gem.train.learn.learner import Critic, GradientNotFinite, Learner, Settings, load_weights, weights
 from gem.train.learn.policy import Base, CausalPolicy, TinyPolicy, checkpoint_layers, freeze_below
 from gem.train.learn.steps import REFERENCE_LOGPROB, penalise
 
@@ -484,3 +484,20 @@ def test_weights_of_another_shape_are_refused():
 def test_a_learner_without_settings_steps_by_a_thousandth():
     learner = Learner(TinyPolicy(TinyConfig(width=8, layers=1, heads=1), seed=0))
     assert {group["lr"] for group in learner.optimiser.param_groups} == {1e-3}
+
+
+@pytest.mark.parametrize("factor", [float("inf"), float("nan")])
+def test_a_gradient_that_is_not_finite_makes_no_step(factor):
+    learner = Learner(TinyPolicy(TinyConfig(width=8, layers=1, heads=1), seed=0))
+    before = [p.clone() for p in learner.parameters]
+
+    def broken(batch, outputs):
+        return (factor * outputs.logprob).sum(), {}
+
+    with pytest.raises(GradientNotFinite, match=r"its norm is (inf|nan)"):
+        learner.update(make_rows(), broken, 1.0)
+    assert all(torch.equal(one, other) for one, other in zip(before, learner.parameters, strict=True))
+    assert not learner.moved
+    assert not learner.optimiser.state
+    learner.update(make_rows(), objective, 1.0)  # nothing of it is left
+    assert all(p.isfinite().all() for p in learner.parameters)

@@ -230,6 +230,16 @@ def test_a_loss_of_another_shape_is_refused(loss, message):
         learnt(replace(PLAIN, loss=loss))
 
 
+def test_a_loss_whose_gradient_is_not_finite_ends_the_run_and_spoils_no_checkpoint(tmp_path):
+    def rooted(logp, old, reference, advantage, mask):
+        return 0.01 * (logp - logp.detach()).square().sqrt() - logp * advantage * mask
+
+    with pytest.raises(BadArgument, match=r"iteration 1: the gradient is not .* loss of value:rooted"):
+        train(quick(algorithm=replace(PLAIN, name="rooted", loss=rooted), entropy=0.01, out=tmp_path))
+    assert all(each.isfinite().all() for each in runs.weights(tmp_path).values())
+    assert not RunFolder(tmp_path).history()
+
+
 def test_only_selected_turns_are_learnt_and_the_divisor_keeps_the_others():
     last = replace(PLAIN, select=lambda view: [[False, True], [False, False], [False, True]])
     learner, _ = learnt(last)

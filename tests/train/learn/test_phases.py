@@ -1,6 +1,7 @@
 """Later phases of a run: more episodes, with a step size and schedules of their own."""
 
 import json
+import shlex
 from dataclasses import replace
 from statistics import fmean
 
@@ -14,7 +15,7 @@ from gem.errors import BadArgument
 from gem.rollout import EpisodeStore
 from gem.train.command import command
 from gem.train.config import TrainConfig
-from gem.train.learn import checkpoint
+from gem.train.learn import checkpoint, steps
 from gem.train.learn.phases import plan_phase
 from gem.train.learn.training import load_policy, make_trainer, train
 from gem.train.report.callbacks import Callback
@@ -240,3 +241,19 @@ def test_a_second_phase_still_learns(tmp_path):
     assert after["after"]["success"]["low"] > before["after"]["success"]["high"]
     history = run.later_phases[0].history()
     assert fmean(m.reward for m in history[-5:]) > fmean(m.reward for m in history[:5])
+
+
+@pytest.mark.system
+def test_a_run_whose_gradient_was_not_finite_goes_on_with_the_command_that_it_names(tmp_path, monkeypatch):
+    def estimate(logprob_N, reference_N, estimator):  # the gradient of a root at 0 is NaN
+        gap_N = logprob_N - reference_N
+        return gap_N.square() if estimator == "k2" else (logprob_N - logprob_N.detach()).square().sqrt()
+
+    monkeypatch.setattr(steps, "kl_estimate", estimate)
+    with pytest.raises(BadArgument, match=r"iteration 1: the gradient .* another --kl-estimator") as raised:
+        train(replace(QUICK, kl_estimator="k3", kl=0.1, entropy=0.01, episodes=32, out=tmp_path))
+    assert all(each.isfinite().all() for each in weights(tmp_path).values())
+    words = shlex.split(str(raised.value).partition("gem-gym train ")[2].replace("NAME", "calm"))
+    assert command([*words, "--kl-estimator", "k2"], "gem-gym train") == 0
+    (phase,) = RunFolder(tmp_path).later_phases
+    assert [metrics.iteration for metrics in phase.history()] == [1, 2]

@@ -502,6 +502,12 @@ def test_warm_up_learns_the_format(tmp_path):
     assert len(readable) > 8
 
 
+def test_a_warm_up_whose_gradient_is_not_finite_ends(tmp_path):
+    with pytest.raises(BadArgument, match=r"step \d+ of the warm-up: the gradient .* lower --warmup-lr"):
+        train(replace(QUICK, warmup_lr=1e30, out=tmp_path))
+    assert not RunFolder(tmp_path).checkpoint.exists()
+
+
 def test_a_demonstration_is_learnt_as_far_as_the_context_goes():
     policy = TinyPolicy(TinyConfig(width=16, layers=1, heads=2, context=64), seed=0)
     losses = []
