@@ -242,13 +242,17 @@ def code(text: str, language: str | None = None) -> str | None:
 def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield start, end, language and content of each closed fenced block.
 
-    A block ends at its closing fence: text after that on the same line is outside.
+    A block ends at its closing fence: text after that on the same line is outside. As in CommonMark, a line
+    indented by four or more columns beyond the opening fence is content, as in a docstring's example.
     """
     opened: re.Match[str] | None = None
+    deepest = 0
     for fence in _FENCE.finditer(text):
-        mark = fence[2]
+        mark, column = fence[2], len(fence[1].expandtabs(4))
         if opened is None:
-            opened = fence
+            opened, deepest = fence, column + 3
+        elif column > deepest:
+            continue
         elif mark[0] == opened[2][0] and len(mark) >= len(opened[2]) and not fence[3]:
             body = text[opened.end() + 1 : fence.start()]
             if opened[1] and body.lstrip("\n").startswith(opened[1]):  # a list's indentation, not the block's
@@ -256,7 +260,7 @@ def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
             yield opened.start(1), fence.end(2), _language(opened[3]), body
             opened = None
         elif mark[0] == opened[2][0] and len(mark) >= len(opened[2]):
-            opened = fence  # labelled: the block before was never closed, as where thinking broke off
+            opened, deepest = fence, column + 3  # its label says: a block before it broke off, as in thinking
 
 
 def _language(label: str) -> str:

@@ -1,4 +1,5 @@
 import re
+import textwrap
 
 import pytest
 from hypothesis import given
@@ -353,6 +354,32 @@ def test_a_megabyte_of_anything_is_read_in_one_pass(text):
     tagged(text, "answer")
     code(text)
     code(text, "python")
+
+
+DOCUMENTED = '''def double(x):
+    """Double x.
+
+    {opening}
+    double(2)
+    ```
+    """
+    return 2 * x'''
+
+
+@pytest.mark.parametrize("indent", ["", "   ", "    ", "\t"])
+@pytest.mark.parametrize("opening", ["```", "```python", "````"])
+def test_a_fence_deep_in_a_block_is_its_content(indent, opening):
+    program = DOCUMENTED.format(opening=opening)
+    text = textwrap.indent(f"```python\n{program}\n```", indent)
+    assert code(f"So:\n{text}\nDone.", "python") == program
+
+
+@pytest.mark.parametrize("indent", ["", "    ", "\t"])
+def test_a_closing_fence_is_indented_at_most_three_columns_more(indent):
+    for more, closes in {"": True, "   ": True, "    ": False, "\t": False}.items():
+        found = code(f"{indent}~~~\n{indent}a\n{indent}{more}~~~")
+        assert found == ("a" if closes else None)
+    assert code(f"{indent}~~~\n{indent}a\n~~~") == "a"
 
 
 def test_what_stands_behind_a_closing_fence_is_outside_of_the_block():
