@@ -218,12 +218,15 @@ def confine(
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
         (resource.RLIMIT_SIGPENDING, 256),  # counted per user, in all children together
-        (resource.RLIMIT_STACK, _STACK),
         *([(resource.RLIMIT_NPROC, limits["processes"])] if count_processes else []),
     ):
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (value, value))
+    # A program may raise this one, as contest programs do: a stack counts as address space and as pages.
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    soft = _STACK if hard == resource.RLIM_INFINITY else min(_STACK, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
     _prctl(_NO_NEW_PRIVS, 1)
     check(_libc.capset(_CAPABILITIES, bytes(24)), "capset")  # none are left
     if rules is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,6 +59,27 @@ def test_pools_of_threads_and_locks_of_processes_work(sandbox, code):
         assert (result.status, result.stdout, result.stderr) == ("OK", "[4, 9]", "")
     with sandbox.session() as session:
         assert session.execute(code).stdout == "[4, 9]"
+
+
+GROW = """
+import ctypes, resource
+resource.setrlimit(resource.RLIMIT_STACK, {limit})
+top = ctypes.c_void_p.in_dll(ctypes.CDLL(None), "__libc_stack_end").value
+for megabytes in range(2, 101):  # the first is in use
+    ctypes.memset(top - (megabytes << 20), 1, 1 << 20)
+    print(megabytes, flush=True)
+"""
+
+
+@pytest.mark.parametrize("limit", ["(resource.RLIM_INFINITY,) * 2", "(1 << 29, resource.RLIM_INFINITY)"])
+def test_a_program_may_raise_the_limit_of_its_stack_within_that_of_memory(sandbox, limit):
+    if resource.getrlimit(resource.RLIMIT_STACK)[1] != resource.RLIM_INFINITY:
+        pytest.skip("this machine limits the stack")
+    code = GROW.format(limit=limit)
+    for result in (sandbox.run(code), *sandbox.judge(code, [Case(stdin=b"")])):
+        assert (result.status, result.stdout.split()[-1:], result.stderr) == ("OK", ["100"], "")
+    small = sandbox.run(code, budget=Budget(memory_mb=40))
+    assert small.status != "OK"
 
 
 def test_what_is_written_to_tmp_is_the_cases_own(sandbox):
