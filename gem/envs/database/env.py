@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,6 +15,7 @@ from gem.core import Start, Step
 from gem.envs.database import postgres
 from gem.envs.database.domains import DOMAINS, TODAY, Domain, Operation, Question, Tables
 from gem.envs.database.engines import PostgresEngine, SqliteEngine
+from gem.envs.database.mutants import find_mutants
 from gem.envs.kit.workspace import (
     Burst,
     TurnReport,
@@ -48,6 +49,12 @@ SHOWN_ROWS, SHOWN_CHARS = 20, 500
 GRADED_ROWS = 5000
 DRAWS = 100
 """How many questions or orders are drawn until one is usable."""
+
+SPARES = 32
+"""How many databases may stand in for a second one that accepts wrong queries."""
+
+MUTANT_STEPS = 1_000_000
+"""How many steps of SQLite's machine a wrong query may take; one that takes more is left out."""
 
 _SQL = Written(
     "sql",
@@ -206,8 +213,6 @@ class DatabaseEnv(WorkspaceEnv):
         self._live = _Live()
         tables = self._world("world")
         self._script = self.domain.script(tables)
-        if self.kind == "questions":
-            self._second_script = self.domain.script(self._world("second world"))
         self.task = self._draw(tables)
         how = _HOW_TO_ANSWER if self.kind == "questions" else _HOW_TO_SUBMIT
         engine, schema = _DIALECTS[self.backend]
@@ -250,23 +255,62 @@ class DatabaseEnv(WorkspaceEnv):
 
     def _draw(self, tables: Tables) -> Question | Operation:
         """Draw a question that a constant cannot answer, or an order that changes something."""
+        task = self._draw_question(tables) if self.kind == "questions" else self._draw_operation(tables)
+        if task is None:
+            raise BadArgument(
+                f"the domain {self.domain.name} made no usable task in {DRAWS} tries. Accepted: queries that "
+                "return rows, and other rows on another database; orders that change rows."
+            )
+        return task
+
+    def _draw_operation(self, tables: Tables) -> Operation | None:
         rng = seeding.stream(self._need_seed(), "task")
-        untouched = None if self.kind == "questions" else _state(self._script, "")
+        untouched = _state(self._script, "")
         for _ in range(DRAWS):
-            if untouched is None:
+            operation = rng.choice(self.domain.operations)(rng, tables)
+            if same_state(_state(self._script, operation.sql), untouched):
+                return operation
+        return None
+
+    def _draw_question(self, tables: Tables) -> Question | None:
+        """Draw a question, and the second database for it."""
+        rng = seeding.stream(self._need_seed(), "task")
+        script = self.domain.script(self._world("second world"))
+        with _reference(self._script) as graded, _reference(script) as second:
+            for _ in range(DRAWS):
                 question = rng.choice(self.domain.questions)(rng, tables)
-                rows = _rows(self._script, question.sql)
-                others = _rows(self._second_script, question.sql)
+                rows = graded.execute(question.sql).fetchall()
+                others = second.execute(question.sql).fetchall()
                 if rows and others and same_rows(rows, others, question.ordered):
+                    wrong = _accept(graded, question, rows, find_mutants(question.sql))
+                    left = _accept(second, question, others, wrong)
+                    self._second_script = self._improve_second(question, rows, wrong, script, left)
                     return question
-            else:
-                operation = rng.choice(self.domain.operations)(rng, tables)
-                if same_state(_state(self._script, operation.sql), untouched):
-                    return operation
-        raise BadArgument(
-            f"the domain {self.domain.name} made no usable task in {DRAWS} tries. Accepted: queries that "
-            "return rows, and other rows on another database; orders that change rows."
-        )
+        return None
+
+    def _improve_second(
+        self, question: Question, rows: list[Row], wrong: list[str], script: str, left: list[str]
+    ) -> str:
+        """Return the database, of that drawn and the spare ones, that accepts the fewest wrong queries.
+
+        Args:
+            question: the question.
+            rows: its answer on the agent's database, which the one returned does not share.
+            wrong: the queries without a condition of the question that are right on the agent's database.
+            script: the second database that was drawn.
+            left: those of them that it accepts. What all databases accept may be as right as the reference.
+        """
+        for number in range(SPARES):
+            if not left:
+                break
+            other = self.domain.write_spare(number)
+            with _reference(other) as database:
+                others = database.execute(question.sql).fetchall()
+                if others and same_rows(rows, others, question.ordered):
+                    accepted = _accept(database, question, others, wrong)
+                    if len(accepted) < len(left):
+                        script, left = other, accepted
+        return script
 
     # -- the agent's database
 
@@ -390,6 +434,23 @@ def _rows(script: str, query: str) -> list[Row]:
     """Return the rows of a trusted query."""
     with _reference(script) as database:
         return database.execute(query).fetchall()
+
+
+def _accept(
+    database: sqlite3.Connection, question: Question, rows: list[Row], queries: Sequence[str]
+) -> list[str]:
+    """Return those of trusted `queries` that give the rows of a question's answer.
+
+    A query that fails, or takes more than MUTANT_STEPS, does not.
+    """
+    accepted = []
+    database.set_progress_handler(lambda: 1, MUTANT_STEPS)
+    for query in queries:
+        with contextlib.suppress(sqlite3.Error):
+            if not same_rows(database.execute(query).fetchall(), rows, question.ordered):
+                accepted.append(query)
+    database.set_progress_handler(None, 0)
+    return accepted
 
 
 def _state(script: str, statements: str) -> dict[str, list[Row]]:

@@ -6,9 +6,11 @@ from datetime import date
 import pytest
 
 import gem
+from bench.database_mutants import find_taken
 from gem.envs.database.domains import DOMAINS, TODAY, Domain, Question
 from gem.envs.database.domains.domain import load, period
 from gem.envs.database.env import DatabaseEnv, _rows, _state
+from gem.envs.database.mutants import find_mutants
 from gem.envs.database.specs import DATABASES
 from gem.envs.kit.templates import read
 from gem.errors import BadArgument, NoSolver
@@ -146,6 +148,89 @@ def test_every_drawn_task_is_worth_asking(domain):
                 assert other
                 assert same_rows(rows, other, env.task.ordered)
         assert len(texts) >= len(SEEDS) - 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "weaker"),
+    [
+        ("WHERE a = 1 AND b IN (2, 3)", {"WHERE 1 AND b IN (2, 3)", "WHERE a = 1 AND 1"}),
+        ("WHERE a = 1 OR b = 2 AND c = 3", {"WHERE 1"}),
+        (
+            "WHERE (a = 1 OR b = 2) AND c = 3 LIMIT 2",
+            {"WHERE 1 AND c = 3 LIMIT 2", "WHERE (a = 1 OR b = 2) AND 1 LIMIT 2"},
+        ),
+        (
+            "WHERE a BETWEEN '1 AND 2' AND 3 AND b > 4",
+            {
+                "WHERE 1 AND b > 4",
+                "WHERE a >= '1 AND 2' AND b > 4",
+                "WHERE a <= 3 AND b > 4",
+                "WHERE a BETWEEN '1 AND 2' AND 3 AND 1",
+            },
+        ),
+        (
+            "LEFT JOIN u ON u.id = t.id AND u.a = 1",
+            {"JOIN u ON u.id = t.id AND u.a = 1", "LEFT JOIN u ON u.id = t.id AND 1"},
+        ),
+        (
+            "GROUP BY a HAVING COUNT(DISTINCT b) > 1",
+            {"GROUP BY a HAVING COUNT(b) > 1", "GROUP BY a HAVING 1"},
+        ),
+        (
+            "WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.id = t.id AND u.a = 1)",
+            {"WHERE 1", "WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.id = t.id AND 1)"},
+        ),
+        ("WHERE CASE WHEN a = 1 AND b = 2 THEN 3 END = 3", {"WHERE 1"}),
+        ("ORDER BY a", set()),
+    ],
+)
+def test_a_query_without_a_condition(condition, weaker):
+    query = "SELECT a FROM t "
+    assert {*find_mutants(query + condition)} == {query + each for each in weaker}
+
+
+def test_few_questions_take_an_answer_without_a_condition():
+    taken, tasks = 0, 0
+    for domain in DOMAINS:
+        env = DatabaseEnv(domain)
+        for seed in range(12):
+            env.reset(seed=seed)
+            tasks += 1
+            taken += any(find_taken(env))
+    assert tasks > 100
+    assert taken / tasks <= 0.05  # some conditions hold for all rows of all databases
+
+
+@pytest.mark.parametrize(
+    ("domain", "seed", "condition"),
+    [
+        ("Airline", 10, "f.cancelled = 0"),
+        ("Shop", 5, "o.ordered >= '2024-04-12'"),
+        ("Warehouse", 18, "LEFT"),
+    ],
+)
+def test_an_answer_without_a_condition_of_the_question_is_refused(make, domain, seed, condition):
+    env = make(domain, seed=seed)
+    reference = env.solve()
+    assert condition in reference
+    assert lost(env.step(reference.replace(condition, "" if condition == "LEFT" else "1")))
+
+
+def test_a_condition_that_all_rows_meet_or_whose_absence_takes_long_hinders_no_task():
+    long = (
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9) SELECT a, i FROM n, t"
+    )
+    domain = Domain(
+        "Letters",
+        "letters",
+        "CREATE TABLE t (a INTEGER);",
+        lambda rng: {"t": [(rng.randrange(10**6),)]},
+        (lambda rng, tables: Question("?", f"{long} WHERE a >= 0"),),
+        (),
+    )
+    env = DatabaseEnv(domain)
+    env.reset(seed=0)
+    assert _rows(env._second_script, env.task.sql) != _rows(env._script, env.task.sql)
 
 
 @pytest.mark.slow

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from gem import seeding
 from gem.envs.kit.templates import Values, fill_templates, full_names, literal, read, read_toml, unwrap_lines
 
 _PACKAGE = "gem.envs.database.domains"
@@ -55,12 +56,25 @@ class Domain:
 
     def script(self, tables: Tables) -> str:
         """Return the SQL that creates the database."""
-        parts = [self.schema.strip()]
-        for table, rows in tables.items():
-            if rows:
-                values = ",\n".join([f"({', '.join(map(literal, row))})" for row in rows])
-                parts.append(f"INSERT INTO {table} VALUES\n{values};")
-        return "\n".join(parts)
+        return _write_script(self.schema, tables)
+
+    def write_spare(self, number: int) -> str:
+        """Return the SQL that creates one of the databases that all tasks share; a process keeps some."""
+        return _write_spare(self.fill, self.schema, number)
+
+
+def _write_script(schema: str, tables: Tables) -> str:
+    parts = [schema.strip()]
+    for table, rows in tables.items():
+        if rows:
+            values = ",\n".join([f"({', '.join(map(literal, row))})" for row in rows])
+            parts.append(f"INSERT INTO {table} VALUES\n{values};")
+    return "\n".join(parts)
+
+
+@lru_cache(maxsize=512)
+def _write_spare(fill: Callable[[Random], Tables], schema: str, number: int) -> str:
+    return _write_script(schema, fill(seeding.stream(0, "spare world", number)))
 
 
 @dataclass(frozen=True, slots=True)
