@@ -7,7 +7,7 @@ null: ``"none"`` stands for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -106,10 +106,11 @@ def _tables(where: str, name: str, value: Any, kind: type[EnvPart]) -> tuple[Env
         raise BadArgument(f"{where}: {error}") from error
 
 
-def to_toml(config: TrainConfig) -> str:
-    """Return a config as TOML, every setting in it; `read_config` reads it."""
+def to_toml(config: TrainConfig, without: Collection[str] = ()) -> str:
+    """Return a config as TOML, every setting in it but those named in `without`; `read_config` reads it."""
     plain = config.to_json()
-    return "".join(f"{f.name} = {_setting_text(plain[f.name])}\n" for f in fields(config))
+    names = (f.name for f in fields(config) if f.name not in without)
+    return "".join(f"{name} = {_setting_text(plain[name])}\n" for name in names)
 
 
 def _setting_text(value: Any) -> str:

@@ -121,7 +121,7 @@ class TrainConfig(RunSettings):
 
     @classmethod
     def make_unchecked(cls, **given: Any) -> TrainConfig:
-        """Return a config without checks, to which flags are added later."""
+        """Return a config without checks: flags are added later, or only its model is made."""
         config = cls()
         for name, value in given.items():
             object.__setattr__(config, name, value)

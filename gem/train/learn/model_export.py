@@ -18,7 +18,6 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -38,7 +37,8 @@ from gem.train.report.run_folder import RunFolder
 CARD = "README.md"
 SETTINGS = "training.toml"
 OF_THE_MACHINE = ("out", "device", "sampler", "ray", "log", "demos", "start_from")
-"""Settings that say where a run ran, not what it learnt; an export leaves them out."""
+"""Settings that say where a run ran, or name what only its machine has. An export leaves them out; its card
+says which to give again."""
 LICENCE = re.compile(r"\A---\n(?:.*\n)*?license: *[\"']?([\w.-]+)")
 
 
@@ -88,8 +88,7 @@ def export_model(
             card = _card(folder, config, trained, adapter=bool(config.lora_rank) and not merge)
             (partial / CARD).write_text(card, encoding="utf-8")
             for name, each in configs.items():
-                plain = replace(each, **{name: getattr(TrainConfig, name) for name in OF_THE_MACHINE})
-                (partial / name).write_text(to_toml(plain), encoding="utf-8")
+                (partial / name).write_text(to_toml(each, without=OF_THE_MACHINE), encoding="utf-8")
             partial.replace(out)
     except OSError as error:
         raise StoreError(f"{out} cannot be written: {error}; choose another --out.") from error
@@ -144,12 +143,13 @@ def _card(folder: RunFolder, config: TrainConfig, trained: str, *, adapter: bool
         "tags": ["gem-gym", "reinforcement-learning"],
     }
     front = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in head.items())
+    kind = "LoRA adapter" if adapter else "causal language model"
+    how = "with reinforcement learning" if config.iterations else "by cloning demonstrations"
     parts = [
         f"---\n{front}---",
         f"# {origin}, trained on {config.title}",
-        f"A {'LoRA adapter' if adapter else 'causal language model'} that `gem-gym` trained with "
-        f"reinforcement learning. The base model is {origin}; its licence ({licence or 'see its page'}) "
-        "holds for this one too.",
+        f"A {kind} that `gem-gym` trained {how}. The base model is {origin}; its licence "
+        f"({licence or 'see its page'}) holds for this one too.",
         trained,
         _figures_of(folder),
         _how_used(config, adapter=adapter, known=known is not None),
@@ -175,7 +175,10 @@ def _how_trained(phases: Sequence[RunFolder], configs: Mapping[str, TrainConfig]
         f"{first.batch}, learning rate {first.lr:g}, seed {first.seed}, in {first.dtype}."
     )
     text += f" It began with {start}." if start else ""
+    text += _describe_warmup(first)
     given = f" --from {shlex.quote(Path(first.start_from).name)}" if start else ""
+    given += f" --demos {shlex.quote(first.demos.name)}" if first.demos is not None else ""
+    given += " --device cuda" if first.pass_tokens == 0 else ""  # as many as a GPU has room for
     commands = [f"gem-gym train --config {SETTINGS}{given} --out runs/again"]
     for phase, (name, config) in zip(phases[1:], later, strict=True):
         text += (
@@ -187,6 +190,20 @@ def _how_trained(phases: Sequence[RunFolder], configs: Mapping[str, TrainConfig]
     return (
         f"{text} The weights are {chosen}. All settings are in {files}; this trains the model again:\n\n"
         "```sh\n" + "\n".join(commands) + "\n```"
+    )
+
+
+def _describe_warmup(config: TrainConfig) -> str:
+    """Return the sentence about a run's warm-up, which trains the model too; empty without one."""
+    if not config.warmup_steps:
+        return ""
+    played = {"random": "random play", "solver": "the solver's play"}[config.warmup_by]
+    cloned = played if config.demos is None else f"the demonstrations {config.demos.name}"
+    steps = config.warmup_most or config.warmup_steps
+    most = "at most " if config.warmup_check else ""
+    return (
+        f" A warm-up before it cloned {cloned}, in {most}{steps} steps of {config.warmup_batch} episodes, "
+        f"learning rate {config.warmup_lr:g}."
     )
 
 
@@ -203,8 +220,10 @@ def _describe_start(start_from: str, after: Sequence[str] = ()) -> str:
         config = RunFolder(source.folder).read_config(trust=True) if source.kind == "run" else None
     if config is None:
         return text
+    demos = f", after cloning {config.demos.name}" if config.demos is not None else ""
     text += (
-        f" ({config.algorithm} on {config.title}, {config.episodes} episodes, learning rate {config.lr:g})"
+        f" ({config.algorithm} on {config.title}, {config.episodes} episodes, learning rate {config.lr:g}"
+        f"{demos})"
     )
     earlier = _describe_start(config.start_from, (*after, start_from))
     return f"{text}, which began with {earlier}" if earlier else text

@@ -267,6 +267,9 @@ def load_policy(
 ) -> Policy:
     """Return the policy in a run's folder, on another `device` if one is given.
 
+    Without one, the policy of a run on a GPU is on the CPU where there is no GPU. The other settings of
+    training are not checked again: with this device they need not be such that one could train.
+
     Raises:
         StoreError, SchemaMismatch: see trained_agent().
     """
@@ -280,6 +283,12 @@ def load_policy(
         )
     state = checkpoint.load(file)
     check_shape(config, state, str(file))
-    policy = make_policy(replace(config, sampler="", device=device or config.device))
+    device = device or config.device
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        device = "cpu"
+    changed = {"sampler": "", "device": device}
+    if config.device != device == "cpu":
+        changed["attn_implementation"] = "auto"  # that of the run may need its GPU
+    policy = make_policy(TrainConfig.make_unchecked(**{**vars(config), **changed}))
     load_weights(policy, state, str(file))  # not from the run's server, which may hold any weights
     return policy

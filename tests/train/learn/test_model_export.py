@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import tomllib
 from contextlib import nullcontext
@@ -32,7 +33,7 @@ from gem.train.learn.batch import collate, weigh
 from gem.train.learn.learner import Learner, weights
 from gem.train.learn.model_export import export_model
 from gem.train.learn.policy import CausalPolicy
-from gem.train.learn.training import make_trainer
+from gem.train.learn.training import load_policy, make_trainer, trained_agent
 from gem.train.report.run_folder import RunFolder
 
 # peft asks transformers by an old name.
@@ -225,6 +226,63 @@ def test_the_settings_train_it_again(base, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert 'algorithm = "grpo"' in printed
     assert "group = 4" in printed
+
+
+@pytest.mark.parametrize("cloned", [{"episodes": 0}, {"demos_held_out": 0.25, "episodes": 64}])
+def test_the_recipe_of_a_run_with_demonstrations_names_them(base, tmp_path, monkeypatch, capsys, cloned):
+    demos = tmp_path / "shown/my demos.jsonl"
+    settings = {"warmup_steps": 3, "warmup_batch": 5, "warmup_lr": 2e-4, **cloned}
+    make_run(base, tmp_path / "run", demos=demos, **settings)
+    export_model(tmp_path / "run", tmp_path / "out")
+    card = (tmp_path / "out/README.md").read_text()
+    warmup = "A warm-up before it cloned the demonstrations my demos.jsonl, in 3 steps of 5 episodes, "
+    assert f"{warmup}learning rate 0.0002." in card
+    (recipe,) = [line for line in card.splitlines() if line.startswith("gem-gym train")]
+    assert recipe == "gem-gym train --config training.toml --demos 'my demos.jsonl' --out runs/again"
+    assert str(demos) not in card
+    monkeypatch.chdir(tmp_path / "out")
+    assert main([*shlex.split(recipe)[1:], "--print-config"]) == 0
+    printed = tomllib.loads(capsys.readouterr().out)
+    assert {name: printed[name] for name in settings} == settings
+    assert printed["demos"] == "my demos.jsonl"
+
+
+@pytest.mark.parametrize("settings", [{"start_from": "first"}, {"warmup_steps": 2, "demos": Path("shown")}])
+def test_a_later_phase_of_the_recipe_takes_up_the_settings_of_the_machine(
+    base, tmp_path, monkeypatch, capsys, settings
+):
+    monkeypatch.chdir(tmp_path)
+    make_run(base, Path("run"), episodes=64, **settings)
+    phase = Path("run/phases/polish")
+    make_run(base, phase, episodes=640, **settings)
+    RunFolder(Path("run")).write(RunFolder(phase).phase, {"after_iteration": 1})
+    export_model(Path("run"), Path("out"))
+    card = Path("out/README.md").read_text()
+    later = [line for line in card.splitlines() if line.startswith("gem-gym train")][1].split()[2:]
+    make_run(base, Path("runs/again"), episodes=64, **settings)
+    monkeypatch.setattr("gem.train.config.toml_file.accept_settings", lambda *given: None)
+    words = [f"out/{word}" if word.endswith(".toml") else word for word in later]
+    assert main(["train", *words, "--print-config"]) == 0
+    assert "episodes = 640" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("agent", [False, True])
+def test_a_model_that_a_gpu_trained_is_loaded_without_one(base, tmp_path, monkeypatch, agent):
+    learner = make_run(base, tmp_path / "run")
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    config |= {"device": "cuda", "pass_tokens": 0, "attn_implementation": "flash_attention_2"}
+    (tmp_path / "run/config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    if agent:
+        found = load_policy(tmp_path / "run")
+        assert trained_agent(tmp_path / "run") is not None
+    else:
+        export_model(tmp_path / "run", tmp_path / "out")
+        found = load(tmp_path / "out")
+        recipe = "--config training.toml --device cuda --out runs/again"
+        assert recipe in (tmp_path / "out/README.md").read_text()
+    batch = batch_of(learner.policy)
+    assert (logprobs_of(found, batch) - logprobs_of(learner.policy, batch)).abs().max() <= 1e-5
 
 
 def test_the_card_of_a_run_with_a_later_phase_is_about_all_of_it(base, tmp_path):
