@@ -169,13 +169,15 @@ def _flag(args: list[str], name: str) -> str | None:
 
 
 def _flags(args: list[str], name: str) -> list[str]:
-    """Return all that a flag is given, in order, before anything is parsed."""
+    """Return all that a flag is given, in order, before anything is parsed.
+
+    As in parsing, - and _ in a flag are the same, and its value is the next word or stands behind =.
+    """
     values = []
     for word, following in zip(args, (*args[1:], ""), strict=False):  # none where args is empty
-        if word == f"--{name}":
-            values.append(following)
-        elif word.startswith(f"--{name}="):
-            values.append(word.partition("=")[2])
+        flag, equals, value = word.partition("=")
+        if word.startswith("--") and flag.replace("_", "-") == f"--{name}":
+            values.append(value if equals else following)
     return values
 
 

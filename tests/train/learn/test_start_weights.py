@@ -48,6 +48,14 @@ def test_a_run_that_started_from_another_goes_on_without_it(first, tmp_path):
     assert train(config, resume=True)["episodes"] == 64
 
 
+@pytest.mark.parametrize("form", ["--from {}", "--start-from {}", "--start_from {}", "--start_from={}"])
+def test_all_forms_of_the_flag_have_the_defaults_of_the_run(first, capsys, form):
+    assert command([*form.format(first).split(), "--print-config"], "gem-gym train") == 0
+    shown = capsys.readouterr().out.splitlines()
+    for line in ("width = 16", "layers = 1", "heads = 2", "warmup_steps = 0", f'start_from = "{first}"'):
+        assert line in shown
+
+
 @pytest.mark.system
 def test_the_command_takes_the_model_from_the_run(first, tmp_path, capsys):
     assert command(["--from", str(first), "--print-config"], "gem-gym train") == 0
