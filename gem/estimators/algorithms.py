@@ -95,7 +95,8 @@ class Algorithm:
     `critic`: train a critic too. It learns lambda-returns (arXiv 1506.02438), whatever the advantages are;
     the setting `whiten` normalises these.
 
-    `select`: the turns to learn from; None: all. What it leaves out still counts in the divisor of the loss.
+    `select`: the turns to learn from; None: all. In the divisor of the loss (the setting `normalise`) an
+    episode counts whether turns of it are chosen or not; a turn or a token counts where it is chosen.
     `loss`: instead of the clipped surrogate; None: that one, with the settings `clip`, `clip_high` and
     `ratio`. The run adds divergence, entropy and the critic's loss to either.
 

@@ -129,10 +129,10 @@ def test_a_value_given_in_python_keeps_its_place_beside_another_of_its_name():
 
 
 class Kept(Learner):
-    """Keeps the rows and the gradient of each step."""
+    """Keeps the rows, the divisor and the gradient of each step."""
 
     def update(self, rows, objective, divisor):
-        self.rows = list(rows)
+        self.rows, self.divisor = list(rows), divisor
         return super().update(rows, objective, divisor)
 
     def step(self):
@@ -238,6 +238,16 @@ def test_a_loss_whose_gradient_is_not_finite_ends_the_run_and_spoils_no_checkpoi
         train(quick(algorithm=replace(PLAIN, name="rooted", loss=rooted), entropy=0.01, out=tmp_path))
     assert all(each.isfinite().all() for each in runs.weights(tmp_path).values())
     assert not RunFolder(tmp_path).history()
+
+
+@pytest.mark.parametrize(
+    ("normalise", "divisor"), [("episode", 3), ("response", 3), ("constant", 6), ("turn", 2), ("token", 4)]
+)
+def test_a_divisor_counts_all_episodes_or_the_selected_turns_and_tokens(normalise, divisor):
+    last = replace(PLAIN, select=lambda view: [[False, True], [False, False], [False, True]])
+    settings = {"loss_constant": 2.0} if normalise == "constant" else {}
+    learner, _ = learnt(last, normalise=normalise, **settings)
+    assert learner.divisor == divisor
 
 
 def test_only_selected_turns_are_learnt_and_the_divisor_keeps_the_others():
