@@ -258,6 +258,20 @@ def test_a_row_is_played_in_the_terminal(capsys):
     assert "--data FILE" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--env", "game:Sudoku-v0-easy"), "env"),
+        (("--env=game:Sudoku-v0-easy",), "env"),
+        (("--environments", "game:Sudoku-v0-easy"), "environments"),
+        (("--curriculum", "game:Sudoku-v0-easy", "game:GuessTheNumber-v0-easy"), "curriculum"),
+    ],
+)
+def test_data_beside_named_environments_is_refused_in_training(capsys, words, named):
+    assert run("train", "--data", "q.csv", *words, "--print-config") == cli.MISUSED
+    assert f"data and {named} both say what is played; leave one of them out." in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_model_is_trained_on_data_of_ones_own(capsys, tmp_path):
     pytest.importorskip("torch")

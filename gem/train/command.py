@@ -97,6 +97,10 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
     if parsed.resume and parsed.overwrite:
         raise BadArgument("--resume continues a run and --overwrite replaces it; choose one.")
     config, phase_of = parsed.config, None
+    named_too = [name for name in ("environments", "curriculum") if getattr(config, name)]
+    if parsed.own.data and (named_too or _flag(args, "env") is not None):
+        both = f"data and {(*named_too, 'env')[0]}"
+        raise BadArgument(f"{both} both say what is played; leave one of them out.")
     brought = parsed.own.task()
     if brought is not None:
         sys.stderr.write(printable(brought.about) + "\n")
