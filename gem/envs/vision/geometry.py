@@ -200,8 +200,9 @@ def notched(rng: Random) -> Problem:
 
     def draw(canvas: Canvas) -> None:
         _outline(canvas, corners)
-        for edge, length in ((0, width), (2, cut), (3, deep), (5, height)):
+        for edge, length in ((0, width), (2, cut), (5, height)):
             _beside(canvas, corners, edge, str(length))
+        _beside(canvas, corners, 3, str(deep), side=-1)  # two labels have no room in a small notch
 
     question = f"All angles of the figure are right angles. What is its {wanted}?"
     return _problem(question, answer, (width, height, cut, deep), draw)
@@ -259,11 +260,11 @@ def _inside(canvas: Canvas, corners: list[Point], corner: Point, words: str) -> 
     canvas.text((x + (to_x - x) * far / length, y + (to_y - y) * far / length), words, 16)
 
 
-def _beside(canvas: Canvas, corners: list[Point], edge: int, words: str) -> None:
-    """Write beside an edge, on its outer side; the corners are in counterclockwise order."""
+def _beside(canvas: Canvas, corners: list[Point], edge: int, words: str, side: int = 1) -> None:
+    """Write beside an edge, on its outer side, or the inner with `side` -1; corners are counterclockwise."""
     (x, y), (to_x, to_y) = corners[edge], corners[(edge + 1) % len(corners)]
     length = math.hypot(to_x - x, to_y - y)
-    out = ((y - to_y) / length, (to_x - x) / length)
+    out = (side * (y - to_y) / length, side * (to_x - x) / length)
     canvas.text(((x + to_x) / 2 + 20 * out[0], (y + to_y) / 2 + 18 * out[1]), words, 17)
 
 

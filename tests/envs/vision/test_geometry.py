@@ -10,7 +10,7 @@ from PIL import Image as Pillow
 
 import gem
 from gem.content import Image, Text
-from gem.envs.kit.drawing import COLOURS, INK, SHADE
+from gem.envs.kit.drawing import COLOURS, INK, SHADE, Canvas, font
 from gem.envs.vision import geometry
 from gem.envs.vision.env import GeometryEnv
 from gem.errors import BadArgument
@@ -131,6 +131,26 @@ def test_angles_at_parallels_stand_where_they_are_named():
         lean = 1 / math.tan(math.radians(given))
         for y in (95, 205):  # both parallels and the line that crosses them pass here
             assert any(colour == rgb(INK) for _, colour in near(image, (190 + lean * (150 - y), y)))
+
+
+@pytest.mark.parametrize("kind", geometry.KINDS)
+def test_labels_are_inside_the_picture_and_apart(kind, monkeypatch):
+    boxes = []
+
+    def write(canvas, at, words, size=18, colour=INK, anchor="mm", bold=False):
+        left, top, right, bottom = font(size).getbbox(words, anchor=anchor)
+        boxes.append((at[0] + left, at[1] + top, at[0] + right, at[1] + bottom))
+
+    monkeypatch.setattr(Canvas, "text", write)
+    monkeypatch.setattr(Canvas, "png", lambda canvas: b"")
+    for problem in problems(kind, 300):
+        boxes.clear()
+        problem.picture()
+        for number, (left, top, right, bottom) in enumerate(boxes):
+            assert min(left, top, geometry.WIDTH - right, geometry.HEIGHT - bottom) > 0, problem.key
+            for x, y, to_x, to_y in boxes[:number]:
+                apart = max(left - to_x, x - right, top - to_y, y - bottom)
+                assert apart >= 2, (problem.key, problem.question)
 
 
 def test_an_environment_shows_a_picture_and_a_question():
