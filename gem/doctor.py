@@ -15,6 +15,7 @@ import gem
 from gem import registry
 from gem.content import printable
 from gem.errors import GemError, MissingData, MissingExtra, NoVerdict, install_command
+from gem.plugins import load
 from gem.registry import EnvSpec
 
 TRIES = 8
@@ -56,11 +57,24 @@ def family(prefix: str) -> Finding:
         foreign = prefix in registry.FAMILIES
         kinds.setdefault(spec.data or foreign or (spec.entry_point, spec.kwargs.get("name")), []).append(spec)
     refused = [(len(specs), why) for specs in kinds.values() if (why := _refusal(specs))]
+    if not refused and prefix in registry.FAMILIES:
+        refused = _missing(registry.FAMILIES[prefix])
     total = sum(map(len, kinds.values()))
     reasons = "; ".join(dict.fromkeys(why.result for _, why in refused))
     ways = ", ".join(dict.fromkeys(why.way for _, why in refused if why.way))
     summary = f"{total - sum(count for count, _ in refused):>3} of {total:<3} {reasons}".rstrip()
     return Finding(prefix, summary, ways, any(why.broken for _, why in refused))
+
+
+def _missing(of: registry.Family) -> list[tuple[int, Finding]]:
+    """Return the number of names that the installed package cannot play, and three of them."""
+    with warnings.catch_warnings(action="ignore"):
+        missing = list(load(of.missing)()) if of.missing else []
+    if not missing:
+        return []
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    names = f"the package cannot play {', '.join(missing[:3])}{more} here"
+    return [(len(missing), Finding("", names, f"gem-gym play {of.prefix}:{missing[0]} (says why)"))]
 
 
 def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:

@@ -84,7 +84,8 @@ class Family:
     `world` a world of `gem.worlds` that it needs fetched. `claims` apply to every id, `exceptions` change
     them, or the entry point, by name. With `look`, a ``"module:function"``, every name is the path of a file
     or folder; the function returns further claims for it, and reads names of somebody else's file too.
-    `also`, a ``"module:function"``, returns whether what else it needs is here.
+    `also`, a ``"module:function"``, returns whether what else it needs is here. `missing`, a
+    ``"module:function"``, returns the `names` that the installed package cannot play, with the reason.
     """
 
     prefix: str
@@ -98,6 +99,7 @@ class Family:
     exceptions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     look: str | None = None
     also: str | None = None
+    missing: str | None = None
 
     def is_here(self) -> bool:
         """Return whether the package and the world that it needs are on this machine."""

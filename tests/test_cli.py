@@ -477,6 +477,23 @@ def test_doctor_tells_what_is_absent_from_what_is_broken(capsys, monkeypatch):
     assert cli.main(["doctor"]) == 1
 
 
+def missing_names():
+    return {f"Far-v{n}": "its files are not in the package" for n in (1, 2, 4, 5)}
+
+
+def test_doctor_counts_the_names_of_a_family_that_do_not_start(monkeypatch):
+    from gem import doctor
+
+    names = tuple(f"Far-v{n}" for n in range(6))
+    family = gem.registry.Family("far", "gem.testing:EchoEnv", names, missing=f"{__name__}:missing_names")
+    monkeypatch.setattr("gem.registry.FAMILIES", {"far": family})
+    monkeypatch.setattr("gem.registry.specs", lambda prefix: [family.spec(name) for name in names])
+    monkeypatch.setattr("gem.registry.make", lambda spec: gem.testing.EchoEnv())
+    found = doctor.family("far")
+    assert found.result == "  2 of 6   the package cannot play Far-v1, Far-v2, Far-v4 and 1 more here"
+    assert (found.way, found.broken) == ("gem-gym play far:Far-v1 (says why)", False)
+
+
 @pytest.mark.parametrize(("golds", "code"), [(["5", r"\frac{1}{2}"], 0), (["5", "about 3 m", "5+"], 1)])
 def test_references_that_nobody_reads_are_listed(golds, code, tmp_path, capsys):
     data = tmp_path / "data.jsonl"

@@ -472,6 +472,7 @@ TEXTARENA = Family(
     entry_point="gem.envs.bridges.textarena:make_game",
     names=tuple(name for games in TEXTARENA_GAMES.values() for name in games.split()),
     more="gem.envs.bridges.textarena:names",
+    missing="gem.envs.bridges.textarena:find_missing",
     extra="textarena",
     package="textarena",
     exceptions={

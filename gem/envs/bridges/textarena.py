@@ -24,6 +24,7 @@ from gem.envs.bridges.specs import TEXTARENA_GAMES
 from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv
 from gem.errors import (
     BadArgument,
+    GemError,
     MissingData,
     UnknownEnv,
     check_count,
@@ -310,6 +311,24 @@ def _registry() -> dict[str, Any]:
 def names() -> list[str]:
     """Return the names of the package's games, without variants that only change how a game is shown."""
     return sorted(name for name in _registry() if not name.endswith(("-raw", "-train")))
+
+
+def find_missing() -> dict[str, str]:
+    """Return the names of the catalogue that cannot be played here, with the reason; makes few games."""
+    missing: dict[str, str] = {}
+    made: set[str] = set()  # classes: the games of one differ only in keywords
+    registry = _registry()
+    for name in " ".join(TEXTARENA_GAMES.values()).split():
+        entry_point = registry[name].entry_point if name in registry else ""
+        try:
+            if entry_point in made:
+                _entry(name, entry_point)
+            else:
+                Game(name, {})
+                made.add(entry_point)
+        except GemError as error:
+            missing[name] = str(error)
+    return missing
 
 
 BROKEN = {

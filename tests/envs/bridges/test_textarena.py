@@ -53,6 +53,22 @@ def played(env, turns=16):
     return said
 
 
+def test_what_the_package_cannot_play_is_found_without_making_every_game(monkeypatch):
+    made = []
+    init = bridge.Game.__init__
+    monkeypatch.setattr(
+        bridge.Game, "__init__", lambda game, name, config: (made.append(name), init(game, name, config))[1]
+    )
+    missing = bridge.find_missing()
+    assert {"CharacterConclave-v0", "DontSayIt-v0-unlimited", "ScorableGames-v0-game1"} <= set(missing)
+    assert "its votes raise a TypeError" in missing["CharacterConclave-v0"]
+    assert not {"TicTacToe-v0", "DontSayIt-v0", "Wordle-v0"} & set(missing)
+    assert len(made) < 150
+    for name in list(missing)[::8]:
+        with pytest.raises((MissingData, MissingExtra)):
+            gem.make(f"ta:{name}")
+
+
 def test_the_catalogue_lists_the_installed_games():
     listed = sorted(name for games in TEXTARENA_GAMES.values() for name in games.split())
     assert listed == bridge.names()
