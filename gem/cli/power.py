@@ -16,7 +16,7 @@ from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument
 from gem.evals import read_run
-from gem.evals.outcomes import Metric
+from gem.evals.outcomes import Metric, check_returns
 from gem.evals.power import Floor, Suite, floors, plan_noise, suites
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -70,6 +70,9 @@ def power(
             if each.damaged:
                 print(printable(f"warning: {damaged_of(each)}"), file=sys.stderr)
         try:
+            means = check_returns(o for each in runs for o in each.outcomes) if metric == "return" else []
+            for warning in means:
+                print(printable(f"warning: {warning}"), file=sys.stderr)
             known = suites([each.outcomes for each in runs], metric)
         except BadArgument as error:
             raise BadArgument(f"{', '.join(map(str, run))}: {error}") from error

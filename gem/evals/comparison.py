@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gem.errors import BadArgument, check_argument
 from gem.evals.fairness import unfair
-from gem.evals.outcomes import METRICS, Metric, Outcome, share_names
+from gem.evals.outcomes import METRICS, Metric, Outcome, advise_on_seats, check_returns, share_names
 from gem.evals.results import EnvResult, bounds
 from gem.statistics import (
     Interval,
@@ -179,7 +179,11 @@ def compare(
     if not {_key(one) for one in a} & {_key(other) for other in b}:
         raise BadArgument(_nothing_pairs(a, b))
     if not any(row.pairs for row in rows):
-        raise BadArgument(_nothing_scored(rows, metric))
+        raise BadArgument(
+            _nothing_scored(rows, metric, advise_on_seats((*a, *b)) if metric == "success" else "")
+        )
+    if metric == "return":
+        warnings += check_returns(o for o in (*a, *b) if o.env in envs[0] & envs[1])
     ps = [row.p for row in rows if row.p is not None]
     corrected = iter(holm(ps))
     rows = [row if row.p is None else replace(row, corrected=next(corrected)) for row in rows]
@@ -380,13 +384,15 @@ def _holds(run: Sequence[Outcome]) -> str:
     return ", ".join(parts) + (f" and {more} environments more" if more > 0 else "")
 
 
-def _nothing_scored(rows: Sequence[Paired], metric: Metric) -> str:
+def _nothing_scored(rows: Sequence[Paired], metric: Metric, seats: str) -> str:
     sides = "; ".join(
         f"{row.env}: A has {row.a_scored} of {row.a_held}, B {row.b_scored} of {row.b_held}"
         for row in rows[:5]
     )
     way_out = (
-        " If an environment does not report success, compare the return: --metric return."
+        f" Where the seats of a game end differently, each has its own success: {seats}."
+        if seats
+        else " If an environment does not report success, compare the return: --metric return."
         if metric == "success"
         else ""
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -34,8 +34,9 @@ class Outcome:
     several episodes with the same task and sample number. `success` and `reward` (the return) are None
     without verdict; `success` is also None if the environment does not report it. `instance` is the key that
     tasks share if they differ only by their seeds; samples of one instance are one cluster. `seed` and the
-    id of the `episode` say where to look. `tokens`, `cpu_s` (of a program) and `usd` are what it cost; None
-    where that was not read or is unknown.
+    id of the `episode` say where to look. `seats`: those of a game of several, if the outcome is of no single
+    one: its `reward` is then the mean over them. `tokens`, `cpu_s` (of a program) and `usd` are what it cost;
+    None where that was not read or is unknown.
     """
 
     env: str
@@ -50,6 +51,7 @@ class Outcome:
     tokens: int | None = None
     cpu_s: float | None = None
     usd: float | None = None
+    seats: tuple[str, ...] = ()
 
     @property
     def cluster(self) -> str:
@@ -61,6 +63,37 @@ class Outcome:
         if metric == "return":
             return None if self.reward is None or not abs(self.reward) < LARGEST else self.reward
         return None if self.success is None else float(self.success)
+
+
+def advise_on_seats(outcomes: Iterable[Outcome]) -> str:
+    """Return the option for each seat of the games of several seats; '' where there is none."""
+    games = {outcome.env: outcome.seats for outcome in outcomes if outcome.seats}
+    every = dict.fromkeys(seat for seats in games.values() for seat in seats)
+    return " or ".join(f"--seat {seat}" for seat in every)
+
+
+def check_returns(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return warnings about returns that are means over seats.
+
+    Raises:
+        BadArgument: where no environment has another return, and none can differ: what one seat wins, the
+            others lose.
+    """
+    outcomes = list(outcomes)
+    warnings, useless = [], []
+    envs = dict.fromkeys(outcome.env for outcome in outcomes)
+    for env in envs:
+        own = [outcome for outcome in outcomes if outcome.env == env and outcome.reward is not None]
+        if not (advice := advise_on_seats(own)):
+            continue
+        returns = [outcome.reward for outcome in own if outcome.reward is not None]
+        same = max(returns) - min(returns) < 1e-9 and any(outcome.success is None for outcome in own)
+        why = f", which is {returns[0]:.3g} in every episode, whoever wins" if same else ""
+        warnings.append(f"{env}: the return is the mean over the seats{why}; to compare one seat, {advice}.")
+        useless += [env] * same
+    if useless == [*envs]:
+        raise BadArgument(" ".join(warnings))
+    return warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +116,7 @@ def read_run(
     """Return the outcomes of a run: a file of episodes, or a folder with ``episodes.jsonl`` in it.
 
     Of several attempts only the last one counts (`EpisodeStore.latest`). Only the tasks of episodes are read,
-    unless a seat is given.
+    and the first one of each environment for its seats, unless a seat is given.
 
     Args:
         path: the file or folder.
@@ -108,9 +141,15 @@ def read_run(
         if not store.confirm(entries):
             entries = store.latest()
         names = name_environments(store)
+        seats: dict[str, tuple[str, ...]] = {}
         for entry in entries:
             try:
                 outcome = _outcome(store, entry, seat, names)
+                if seat is None and entry.verdict == Verdict.SCORED:
+                    if entry.env not in seats:
+                        episode = store[entry.number]
+                        seats[entry.env] = episode.seats if episode.several else ()
+                    outcome = replace(outcome, seats=seats[entry.env])
                 if costs:
                     outcome = _with_costs(outcome, store[entry.number], prices)
             except StoreError:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gem.errors import BadArgument, check_argument, check_least
-from gem.evals.outcomes import Metric, Outcome, share_names
+from gem.evals.outcomes import Metric, Outcome, advise_on_seats, share_names
 from gem.statistics import Noise, noise, noise_of_rate, smallest_difference
 
 
@@ -109,9 +109,11 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
         )
     if not suites:
         both = " that both runs played" if len(runs) > 1 else ""
+        seats = advise_on_seats(o for run in runs for o in run) if metric == "success" else ""
+        advice = f" Where the seats of a game end differently, each has its own success: {seats}."
         raise BadArgument(
             f"no environment has two tasks with a {metric}{both}; a variance needs two or more."
-            f"{RETURNS[metric]}"
+            f"{advice if seats else RETURNS[metric]}"
         )
     return suites
 

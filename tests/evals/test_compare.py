@@ -332,6 +332,47 @@ def test_a_seat_has_its_own_success_and_return(tmp_path):
         read_run(tmp_path / "a.jsonl", "red")
 
 
+def game(seed, black, white, stop=StopReason.ENDED, spec="test:Go"):
+    played = episode(seed, stop, task=TaskRef(spec, {}, (), seed))
+    ends = (("black", black), ("white", white))
+    played.ends = {seat: SeatEnd(StopReason.ENDED, terminated=True, unearned=pay) for seat, pay in ends}
+    played.turns = []
+    return played
+
+
+def test_what_has_no_success_but_by_seat_names_the_seats(tmp_path):
+    run = stored(tmp_path / "a.jsonl", *(game(seed, 1.0, -1.0) for seed in range(3))).outcomes
+    for ask in (lambda: compare(run, run), lambda: suites([run])):
+        with pytest.raises(BadArgument, match="own success: --seat black or --seat white") as told:
+            ask()
+        assert "--metric return" not in str(told.value)
+
+
+def test_a_mean_return_over_seats_that_cannot_differ_is_refused(tmp_path):
+    won, lost = ([game(seed, pay, -pay) for seed in range(3)] for pay in (1.0, -1.0))
+    a, b = stored(tmp_path / "a.jsonl", *won).outcomes, stored(tmp_path / "b.jsonl", *lost).outcomes
+    with pytest.raises(BadArgument, match="test:Go: the return is the mean over the seats, which is 0 in ev"):
+        compare(a, b, metric="return")
+    a, b = (read_run(tmp_path / name, "black").outcomes for name in ("a.jsonl", "b.jsonl"))
+    assert compare(a, b, metric="return").overall.difference.mean == -2.0
+    mixed = [
+        stored(tmp_path / f"{n}.jsonl", *each, episode(9)).outcomes for n, each in enumerate((won, lost))
+    ]
+    (warning,) = compare(*mixed, metric="return").warnings
+    assert "mean over the seats, which is 0" in warning
+    assert warning.endswith("--seat black or --seat white.")
+
+
+def test_a_mean_return_over_seats_that_differs_is_compared_and_named(tmp_path):
+    a = stored(tmp_path / "a.jsonl", *(game(seed, 1.0, 0.5) for seed in range(3))).outcomes
+    b = stored(tmp_path / "b.jsonl", *(game(seed, 0.5, seed / 9) for seed in range(3))).outcomes
+    (warning,) = compare(a, b, metric="return").warnings
+    assert warning.startswith("test:Go: the return is the mean over the seats; to compare one seat, --seat")
+    together = [game(seed, 1.0, 1.0, StopReason.SOLVED) for seed in range(3)]
+    same = stored(tmp_path / "c.jsonl", *together).outcomes
+    assert compare(same, same, metric="return").overall.difference.mean == 0
+
+
 def test_a_store_of_two_agents_is_no_run(tmp_path):
     with pytest.raises(BadArgument, match=r"several settings \(agents: OpenAIAgent a-model, RandomAgent\)"):
         stored(tmp_path / "a.jsonl", episode(1), episode(1, of=RunInfo("other", "RandomAgent")))
