@@ -85,7 +85,7 @@ class GemEnv(types.Env):
         """
         talk = await self._run(self._start)
         if talk.done:
-            return types.InitialObservationOverflow(0.0, _ending(talk.episode))
+            return types.InitialObservationOverflow(talk.episode.reward(), _ending(talk.episode))
         return tinker.ModelInput.from_ints(list(self._prompt)), self._stop
 
     async def step(self, action: list[int], *, extra: types.ActionExtra | None = None) -> types.StepResult:

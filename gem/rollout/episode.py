@@ -6,7 +6,9 @@ to wait and where environments run; this module decides how an episode ends.
 
 An environment with several seats returns dicts by seat (`gem.envs.seats`): all seats that get an observation
 act next, at the same time. A reward that a seat gets between its turns is added to its turn before. An
-environment for one agent is one with a single seat.
+environment for one agent is one with a single seat. If the info of its reset has a ``stop``, the episode is
+over before its first turn (`gem.seats.SeatEnv`): a step with an empty action gives the end, and no agent is
+asked.
 
 ========================================================  ========================  ========  =========
 what happened                                             terminated / truncated    verdict   bootstrap
@@ -162,6 +164,12 @@ def play(
     progress = _Progress(env, seed, limits, record, start, perf_counter())
     try:
         progress.open((yield Call(env, "reset", (seed,))), history)
+        if progress.is_over():
+            progress.enter_step((yield progress.step()))
+            if progress.waiting:
+                raise ContractBroken(
+                    "the info of reset has a stop, but the next step did not end the episode."
+                )
         if start is not None:
             record.origin = Origin(start.episode.id, start.turns)
             if start.state is not None:
@@ -250,6 +258,11 @@ class _Progress:
             self.dialogues[seat] = Dialogue(
                 seat, record.id, self.seed, record.sample, policy, record.salt, tools_in(info)
             )
+
+    def is_over(self) -> bool:
+        """Return whether the one seat's episode was over when it began: a step with no turn tells its end."""
+        self.actions = {SEAT: ""}
+        return not self.several and _find_stop(self.record.starts[SEAT], frozenset(StopReason)) is not None
 
     def restore(self, start: Branch) -> None:
         """Enter the recorded turns of a branch whose state was set."""

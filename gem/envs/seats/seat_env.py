@@ -11,7 +11,7 @@ from gem.core import Env, EnvWrapper, Start, Step, not_running
 from gem.dialogue import Dialogue
 from gem.envs.seats.seated_env import SeatedEnv
 from gem.errors import BadAction, BadArgument, EpisodeOver, NoVerdict, check_argument
-from gem.record import Agent
+from gem.record import Agent, StopReason
 from gem.tools import calls
 
 Player: TypeAlias = Agent | Literal["random", "solver"]
@@ -24,7 +24,11 @@ class SeatEnv(EnvWrapper):
     The other seats are part of the environment. The draws of their random actors and agents depend on the
     episode's seed, and not on the samples of this seat or on `seed_actor`. An agent gets one Ask per turn of
     its seat, with the whole conversation as a chat. Rewards of this seat while others move are added to its
-    last step. The episode ends when this seat ends.
+    last step, and those before its first turn to its first step. The episode ends when this seat ends.
+
+    A game may end before this seat's first turn, as when an opponent forfeits. Then the info of reset has
+    ``stop``, and the first step ends the episode with this seat's reward, whatever the action. A rollout
+    takes that step itself: the episode has no turns, and the reward and success that it has by seats.
     """
 
     shared: ClassVar[tuple[str, ...]] = ("players",)
@@ -40,6 +44,7 @@ class SeatEnv(EnvWrapper):
     _dialogues: dict[str, Dialogue]
     _tools: dict[str, tuple[ToolSpec, ...]]  # what each seat may call
     _over = False
+    _early: Step | None = None  # what happened to this seat before its first step
 
     def __init__(self, env: SeatedEnv, seat: str, others: Player | Mapping[str, Player] = "random") -> None:
         """Choose this seat, and the players of the other seats.
@@ -85,22 +90,28 @@ class SeatEnv(EnvWrapper):
         obs, infos = self.env.reset(seed, **options)
         self._tools = {seat: tools_in(info) for seat, info in infos.items()}
         self._over = False
+        self._early = None
         self._episode = f"seat-{seeding.fresh():x}"  # a cache key, different for two games of one seed
         self._show(obs, infos)
-        ended = self._let_others_play(Step(obs.get(self.seat, ""), 0.0, False, False, dict(infos[self.seat])))
-        if ended.done:
-            raise NoVerdict(f"{self}: the game ended before {self.seat} had a turn.")
-        return Start(ended.obs, ended.info)
+        early = self._let_others_play(Step(obs.get(self.seat, ""), 0.0, False, False, dict(infos[self.seat])))
+        self._early = early
+        return Start(early.obs, {"stop": StopReason.ENDED.value, **early.info} if early.done else early.info)
 
     def step(self, action: str) -> Step:
         """Take this seat's action, and let the others play until it is its turn again; see Env.step."""
+        early = self._early
+        if early is not None and early.done:
+            self._early = None
+            return early
         if self._over and self.env.live:
             raise EpisodeOver(f"the episode of {self} is over; call reset() before step().")
         if not self.env.acting:
             raise not_running(self.env)
         if not isinstance(action, str):
             raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
-        return self._let_others_play(self._move({self.seat: action}))
+        self._early = None
+        step = self._let_others_play(self._move({self.seat: action}))
+        return step._replace(reward=step.reward + early.reward) if early is not None else step
 
     def close(self) -> None:
         """Close the game, but not the agents."""
@@ -108,13 +119,15 @@ class SeatEnv(EnvWrapper):
         super().close()
 
     def sample_random_action(self) -> str:
-        """Return a random action of this seat."""
-        self._need_turn()
+        """Return a random action of this seat; '' where its first step ends the episode."""
+        if not self._has_turn():
+            return ""
         return self.env.random_action(self.seat)
 
     def solve(self) -> str:
-        """Return the expert's action for this seat."""
-        self._need_turn()
+        """Return the expert's action for this seat; '' where its first step ends the episode."""
+        if not self._has_turn():
+            return ""
         return self.env.expert_action(self.seat)
 
     def seed_actor(self, seed: int) -> None:
@@ -123,9 +136,13 @@ class SeatEnv(EnvWrapper):
 
     # -- the others
 
-    def _need_turn(self) -> None:
+    def _has_turn(self) -> bool:
+        """Return whether it is this seat's turn, or False where the game ended before its first one."""
+        if self._early is not None and self._early.done:
+            return False
         if self.seat not in self.env.acting:
             raise not_running(self.env)
+        return True
 
     def _let_others_play(self, step: Step) -> Step:
         """Step the game until this seat must act or has ended."""

@@ -76,6 +76,69 @@ def test_what_a_seat_is_paid_while_others_move_is_added_to_its_step():
     assert [env.step("pay").reward for _ in range(2)] == [1.75, 1.75]
 
 
+def test_what_a_seat_is_paid_before_its_first_turn_is_added_to_its_first_step():
+    class Bonus(Toll):
+        def play(self, moves):
+            self.pay("b", 0.75)
+            super().play(moves)
+
+    env = SeatEnv(Bonus(max_turns=9), "b", ScriptedAgent(lambda ask: "pay"))
+    env.reset(seed=0)
+    twin = env.fork()
+    assert [env.step("pay").reward for _ in range(2)] == [3.0, 2.25]
+    assert twin.step("pay").reward == 3.0
+
+
+def forfeit_with_a_jack():
+    return ScriptedAgent(lambda ask: "no box" if "card is the jack" in ask.messages[0].text else BET)
+
+
+def test_a_game_that_an_opponent_ends_first_counts_as_it_does_by_seats():
+    def call():
+        return ScriptedAgent(lambda ask: r"\boxed{call}")
+
+    def game():
+        return SeatEnv(KuhnPoker(), "player_1", forfeit_with_a_jack())
+
+    jobs = [Job("multi:KuhnPoker-v0", seed) for seed in range(20)]
+    by_seat = rollout(jobs, {"player_0": forfeit_with_a_jack(), "player_1": call()})
+    alone = rollout([Job(game, seed) for seed in range(20)], call(), host="serial")
+    assert all(episode.scored for episode in alone)
+    assert [each.reward() for each in alone] == [each.reward("player_1") for each in by_seat]
+    assert [each.success for each in alone] == [each.succeeded("player_1") for each in by_seat]
+    early = [episode for episode in alone if not episode.turns]
+    assert 0 < len(early) < 20
+    assert "player_0 could not be read: it forfeits" in early[0].final_observation
+    (played,) = rollout([Job(game, early[0].seed)], RandomAgent(), host="serial")
+    assert (played.turns, played.reward()) == ([], early[0].reward())
+
+
+def test_a_plain_loop_reads_a_game_that_ended_first_in_its_first_step():
+    env = SeatEnv(KuhnPoker(), "player_1", forfeit_with_a_jack())
+    while "stop" not in (start := env.reset()).info:
+        pass
+    assert start.info["stop"] == "solved"
+    assert "forfeits the game" in start.obs
+    assert env.sample_random_action() == env.solve() == ""
+    twin = env.fork()
+    for one in (env, twin):
+        step = one.step("anything")
+        assert (step.obs, step.reward, step.terminated, step.info["success"]) == (start.obs, 2.0, True, True)
+        with pytest.raises(EpisodeOver):
+            one.step("anything")
+    assert "stop" not in SeatEnv(KuhnPoker(), "player_0").reset(seed=0).info
+
+
+def test_an_episode_that_says_it_ended_but_goes_on_is_broken():
+    class Says(gem.testing.EchoEnv):
+        def reset(self, seed=None):
+            return super().reset(seed)._replace(info={"stop": "solved"})
+
+    (episode,) = rollout([Job(Says, 0)], Spy("hello"), host="serial", retries=0)
+    assert not episode.scored
+    assert "but the next step did not end" in episode.error.message
+
+
 def test_what_a_seat_forfeits_is_shared_by_the_others():
     env = Toll(max_turns=9)
     env.reset(seed=0)
