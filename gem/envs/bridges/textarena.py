@@ -21,11 +21,19 @@ from gem.content import Obs
 from gem.core import Env, Start, Step
 from gem.envs.bridges.generators import NUMPY_SEEDS, GlobalGenerators
 from gem.envs.bridges.specs import TEXTARENA_GAMES
+from gem.envs.bridges.textarena_repairs import (
+    INVALID_REWARD,
+    Progress,
+    blame_answer,
+    mend_game,
+    mend_states,
+)
 from gem.envs.seats.seated_env import MultiStart, MultiStep, SeatedEnv
 from gem.errors import (
     BadArgument,
     GemError,
     MissingData,
+    NoVerdict,
     UnknownEnv,
     check_count,
     did_you_mean,
@@ -37,9 +45,6 @@ from gem.specs import check_accepted
 
 _TOP_WORDS = 1000
 """How many of the most frequent words replace nltk's list of basic English."""
-
-INVALID_REWARD = -1.0
-"""The package's own reward for an invalid move that ends a game."""
 
 
 class Game:
@@ -99,7 +104,10 @@ class Game:
     def act(self, action: str) -> str:
         """Pass the current player's action to the game; return the error that the game raised, or ''.
 
-        The package has no rule for an action on which it raises. Such an action counts as invalid.
+        The package has no rule for an action that it fails to read. Such an action counts as invalid.
+
+        Raises:
+            NoVerdict: for an error that is not about the action.
         """
         action = drop_all_thinking(action).strip()  # the other players read it
         if self.bracket and "[" not in action and "]" not in action:
@@ -108,7 +116,10 @@ class Game:
             try:
                 self.env.step(action=action)
             except Exception as error:  # the package's parser may raise anything
-                return f"{type(error).__name__}: {error}"
+                raised = f"{type(error).__name__}: {error}"
+                if not blame_answer(error):
+                    raise NoVerdict(f"ta:{self.name} failed on its own: {raised}") from error
+                return raised
         return ""
 
     @property
@@ -132,6 +143,8 @@ class Game:
         names = {**state.role_mapping, -1: "GAME"}
         lines = []
         for who, text, kind in messages:
+            if isinstance(text, tuple):  # one game has a comma after the text
+                (text,) = text
             if not isinstance(text, str):  # three games swap the player's number and the text
                 who, text = text, kind
             lines.append(f"[{names.get(who, f'Player {who}')}] {str(text).strip()}")
@@ -142,12 +155,14 @@ class Game:
         with self._generators.active():
             rewards, info = self.env.close()
         reasons = [str(about["reason"]) for about in info.values() if about.get("reason")]
-        paid: dict[int, float] = {}
-        for player, reward in (rewards or {}).items():
-            if isinstance(reward, str):  # one game swaps reward and reason
-                reasons, reward = [reward], INVALID_REWARD
-            paid[int(player)] = float(reward)
+        paid = {int(player): float(reward) for player, reward in (rewards or {}).items()}
         return paid, next(iter(reasons), "")
+
+    @property
+    def won(self) -> bool:
+        """Whether a game for one player ended with a win, and not with a reward for progress."""
+        reward = (self.env.state.rewards or {}).get(0, 0.0)
+        return reward >= 1.0 and not isinstance(reward, Progress)
 
 
 class TextArenaEnv(Env):
@@ -162,10 +177,11 @@ class TextArenaEnv(Env):
         What the game says to the player: first the rules, then what followed the last action.
     Reward:
         The package's own, on the last turn: 1 for a win, -1 for an end by an invalid move, a part of 1 if
-        the game rewards progress. An answer that makes the game raise an error counts as an invalid move and
-        ends it.
+        the game rewards progress. An answer that the game fails to read counts as an invalid move and ends
+        it. Any other error of the game is no verdict.
     End:
-        When the game ends. Most games end at the second invalid move in a row.
+        When the game ends. Most games end at the second invalid move in a row. A win is a success; progress
+        alone is none, whatever it pays.
     Source:
         TextArena (arXiv 2504.11442), MIT licence; its games, texts and rewards.
     """
@@ -195,7 +211,7 @@ class TextArenaEnv(Env):
             return Step(self._game.take_messages(0), 0.0, False, False, {})
         rewards, reason = self._game.result()
         reward = rewards.get(0, 0.0)
-        info = {"success": reward >= 1.0, "why": reason}
+        info = {"success": self._game.won, "why": reason}
         return Step("\n".join(filter(None, (self._game.take_messages(0), reason))), reward, True, False, info)
 
 
@@ -211,7 +227,8 @@ class TextArenaGame(SeatedEnv):
         What the game and the other players said to the player since its last action.
     Reward:
         The package's own, on the last turn: in most games 1 for the winners and -1 for the others. A player
-        whose answer makes the game raise an error forfeits: it gets -1, and the others share 1.
+        whose answer the game fails to read forfeits: it gets -1, and the others share 1. Any other error of
+        the game is no verdict.
     End:
         When the game ends. A player with a reward above 0 has succeeded.
     Source:
@@ -332,6 +349,7 @@ def find_missing() -> dict[str, str]:
 
 
 BROKEN = {
+    "BabyAiText": "it calls methods that its state lacks in this release of the package",
     "CharacterConclave": "its votes raise a TypeError in this release of the package",
     "DontSayIt-v0-unlimited": "it compares a number of turns with None in this release of the package",
     "ScorableGames": "this release of the package comes without the games' files",
@@ -349,6 +367,7 @@ def _entry(name: str, entry_point: str) -> Any:
     module, _, attribute = entry_point.partition(":")
     try:
         with _no_downloads():
+            mend_states()
             game_class = getattr(importlib.import_module(module), attribute)
     except (ImportError, SyntaxError, LookupError, OSError) as error:
         raise _unplayable(name, error) from error
@@ -419,13 +438,6 @@ def _call_them_nouns(tokens: Sequence[str]) -> list[tuple[str, str]]:
     return [(token, "NN") for token in tokens]
 
 
-class _OrderedSet(set[str]):
-    """A set of words that is iterated in order."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(sorted(set.__iter__(self)))
-
-
 @functools.cache
 def _dictionary(
     keep_proper_nouns: bool = False, include_nltk: bool = True, keep_non_alpha: bool = False
@@ -451,9 +463,8 @@ def _dictionary(
 
 def _mend(module: ModuleType) -> None:
     space = vars(module)
+    mend_game(module)
     space["print"] = lambda *args, **kwargs: None  # it would break a protocol over stdout
-    if ".WordChains." in module.__name__:
-        space["set"] = _OrderedSet  # otherwise its first word would depend on the hash seed
     if "EnglishDictionary" in space and not module.__name__.endswith(".word_lists"):
         space["EnglishDictionary"] = _dictionary
     if "nltk" in space:
