@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from gem.errors import BadArgument
@@ -23,12 +25,21 @@ class Text:
 class Image:
     """A picture: encoded bytes and their media type.
 
-    `alt` is shown instead where only text is possible; it is empty where the surrounding text is enough.
+    `alt` is shown instead where only text is possible. It is empty where the surrounding text is enough, and
+    a name in brackets where no text describes what the picture shows.
     """
 
     data: bytes
     mime: str = "image/png"
     alt: str = "[image]"
+
+    @property
+    def described(self) -> bool:
+        """Whether text stands for the picture: its `alt`, or the text around it."""
+        return not _NAMED.fullmatch(self.alt)
+
+
+_NAMED = re.compile(r"\s*\[[^\[\]\n]*\]\s*")
 
 
 Part = Text | Image
@@ -114,6 +125,33 @@ def text_of(obs: Obs) -> str:
         return obs
     texts = (part.text if isinstance(part, Text) else part.alt for part in obs)
     return "\n".join(text for text in texts if text)
+
+
+def check_pictures(contents: Iterable[Obs], reader: str, strict: bool = True) -> None:
+    """Check what a reader of text alone gets: pictures appear to it as their `alt`, of which it warns once.
+
+    Raises:
+        BadArgument: with `strict`, for a picture that no text describes.
+    """
+    several = (content for content in contents if not isinstance(content, str))
+    pictures = [part for content in several for part in content if isinstance(part, Image)]
+    lacking = [picture.alt for picture in pictures if not picture.described]
+    if lacking and strict:
+        raise BadArgument(
+            f"{reader} reads text alone, and no text describes the picture {lacking[0]!r}; accepted: a model "
+            "that sees pictures, over the chat or responses API of a server."
+        )
+    if pictures:
+        _warn_of_pictures(reader)
+
+
+@cache
+def _warn_of_pictures(reader: str) -> None:
+    warnings.warn(
+        f"{reader} reads text alone: it gets the texts of pictures (`Image.alt`) in their place, and its "
+        "score is one of text.",
+        stacklevel=4,
+    )
 
 
 def printable(obs: Obs) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from gem.content import Image, Message, Text, check_obs, join, text_of
+from gem.content import Image, Message, Text, check_obs, check_pictures, join, text_of
 from gem.errors import BadArgument
 
 PICTURE = Image(b"\x89PNG", alt="a board")
@@ -51,3 +51,20 @@ def test_a_list_of_parts_becomes_a_tuple():
 def test_anything_else_is_refused(obs):
     with pytest.raises(BadArgument, match="observation is"):
         check_obs(obs)
+
+
+@pytest.mark.parametrize("alt", ["[image]", " [a geometric figure] ", "[figure 1]"])
+def test_a_name_in_brackets_describes_no_picture(alt):
+    obs = (Text("How long is x?"), Image(b"", alt=alt))
+    with pytest.raises(BadArgument, match="a reader reads text alone, and no text describes the picture"):
+        check_pictures(["before", obs], "a reader")
+    with pytest.warns(UserWarning, match="its score is one of text"):
+        check_pictures([obs], f"a reader of {alt!r}", strict=False)
+
+
+@pytest.mark.parametrize("alt", ["", "[1] . [2]", "[. .]\n[x .]", "a board"])
+def test_text_that_stands_for_a_picture_is_taken_with_one_warning(alt):
+    reader = f"a reader of {alt!r}"
+    with pytest.warns(UserWarning, match="its score is one of text"):
+        check_pictures([(Image(b"", alt=alt),)], reader)
+    check_pictures([(Image(b"", alt=alt),), "text"], reader)  # not again

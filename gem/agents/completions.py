@@ -19,7 +19,7 @@ from gem.agents.wire import (
     token_ids,
     word_in,
 )
-from gem.content import Message
+from gem.content import Message, check_pictures
 from gem.record import Ask
 from gem.tokens.renderer import Renderer
 
@@ -50,7 +50,9 @@ class Completions:
         self._renderer = renderer
 
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:
-        """See WireFormat.request."""
+        """See WireFormat.request; BadArgument for a first question with a picture that no text describes."""
+        contents = (message.content for message in ask.messages)
+        check_pictures(contents, "a model over the completions API", strict=not ask.turn)
         messages = tuple(adapt_messages(ask.messages, False))
         prompt: str | list[int]
         prompt = transcript(messages) if self._renderer is None else list(self._renderer.prompt(messages))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gem.content import Message, ToolSpec, tools_in
+from gem.content import Message, ToolSpec, check_pictures, tools_in
 from gem.history import messages
 from gem.record import SEAT, Episode, Turn
-from gem.tokens.renderer import Renderer, knows_tools
+from gem.tokens.renderer import READER, Renderer, knows_tools
 
 
 def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
@@ -16,9 +16,13 @@ def tokenise(episode: Episode, renderer: Renderer, seat: str = SEAT) -> Episode:
     The episode must have been played with the whole history as a chat. Log probabilities are 0, because no
     model sampled these tokens. Native calls are written as the renderer writes them; where it knows no tools,
     they are text.
+
+    Raises:
+        BadArgument: for a first observation with a picture that no text describes.
     """
     turns = list(episode.turns)
     exchanges = episode.exchanges(seat)
+    check_pictures((each.observation for each in exchanges[:1]), READER)
     offered: tuple[tuple[ToolSpec, ...], ...] = ()
     history: tuple[Message, ...] = ()
     ids: tuple[int, ...] = ()

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gem.content import Message, ToolCall, ToolSpec
+from gem.content import Message, ToolCall, ToolSpec, check_pictures
 from gem.record import Ask
+
+READER = "a model that gets token ids"
 
 
 class Renderer(Protocol):
@@ -53,10 +55,14 @@ def render(renderer: Renderer, ask: Ask, *, tools: bool = True) -> tuple[int, ..
     """Return every id the model must see to answer `ask`; it extends ``ask.held`` where that is given.
 
     The tools of the ask are left out without `tools`, and where the renderer does not know tools.
+
+    Raises:
+        BadArgument: for a first question with a picture that no text describes.
     """
     offered = (ask.tools,) if tools and ask.tools and knows_tools(renderer) else ()
+    fresh = ask.messages[len(ask.messages) - ask.fresh :] if ask.held else ask.messages
+    check_pictures((message.content for message in fresh), READER, strict=not ask.turn)
     if ask.held:
-        fresh = ask.messages[len(ask.messages) - ask.fresh :]
         return (*ask.held, *renderer.delta(ask.held, fresh, *offered))
     return renderer.prompt(ask.messages, *offered)
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from gem.agents.base import BatchBroken
 from gem.agents.named import AgentSettings, named_agent
-from gem.content import Message, ToolCall, ToolSpec
+from gem.content import Image, Message, Text, ToolCall, ToolSpec
 from gem.errors import BadArgument, MissingExtra, NoVerdict
 from gem.record import Ask
 from gem.testing.stub_server import RawAnswer, StubServer, text_completion
@@ -160,3 +161,13 @@ def test_a_model_that_is_not_there_is_told():
     settings = AgentSettings(api="completions", template="no/such/folder")
     with pytest.raises((BadArgument, MissingExtra), match="no/such/folder"):
         named_agent("openai:m@http://127.0.0.1:1/v1", settings)
+
+
+def test_a_picture_that_no_text_describes_is_refused_before_anything_is_sent():
+    named, described = ((Image(b"", alt=alt), Text("How long is x?")) for alt in ("[a figure]", "x = 3"))
+    with StubServer(" 3\n") as server:
+        with pytest.raises(BatchBroken, match=r"BadArgument: .* no text describes the picture"):
+            one(server, ask(Message("user", named)))
+        assert not server.requests
+        with pytest.warns(UserWarning, match="a model over the completions API reads text alone"):
+            assert one(server, ask(Message("user", described))).text == "3"

@@ -372,3 +372,12 @@ def test_an_answer_cut_at_its_limit_is_closed_before_the_next_message():
     assert first.finish == "length"
     held = (*first.prompt_ids, *first.token_ids)
     assert tuple(second.prompt_ids[: len(held) + 1]) == (*held, END)
+
+
+def test_a_question_that_only_a_picture_shows_has_no_verdict():
+    pytest.importorskip("PIL")
+    jobs = [Job("vision:Geometry-v0-easy", 0), GUESS[0]]
+    blind, other = rollout(jobs, TinyAgent(make_model(), RENDERER, max_tokens=8), host="serial")
+    assert (blind.scored, blind.error.boundary) == (False, "agent")
+    assert "reads text alone, and no text describes the picture '[a geometric figure]'" in blind.error.message
+    assert other.scored

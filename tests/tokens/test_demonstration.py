@@ -1,11 +1,13 @@
 import dataclasses
 
+import pytest
 from records import episode
 
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.content import Message
+from gem.content import Image, Message, Text
+from gem.errors import BadArgument
 from gem.record import SEAT, Reply, Turn
 from gem.rollout import Job, rollout
 from gem.testing.doubles import EchoEnv
@@ -102,3 +104,9 @@ def test_other_seats_keep_their_turns():
 def test_an_unanswered_turn_is_an_empty_answer():
     (row,) = rows(tokenise(episode(Turn(SEAT, "x?", None)), RENDERER))
     assert [i for i, learn in zip(row.ids, row.mask, strict=True) if learn] == list(RENDERER.answer(""))
+
+
+def test_a_demonstration_that_only_a_picture_shows_is_refused():
+    played = episode(Turn(SEAT, (Image(b""), Text("How long is x?")), "3"))
+    with pytest.raises(BadArgument, match="no text describes the picture"):
+        tokenise(played, RENDERER)

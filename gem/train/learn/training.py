@@ -130,6 +130,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     for env in envs:  # what cannot be made is refused before a model is loaded
         env.maker().close()
         ping_judges(env.maker.kwargs)
+        env.check_pictures()
         if "solver" in config.opponent and len(env.seats) > 1 and not env.has_expert:
             raise BadArgument(f"{env.name} has no solver to play against; choose another opponent.")
         if "random" in config.opponent and len(env.seats) > 1 and not env.has_random_actor:

@@ -6,13 +6,15 @@ import functools
 from collections.abc import Sequence
 
 from gem.agents.random import RandomAgent
+from gem.agents.scripted import ScriptedAgent
 from gem.agents.solver import SolverAgent
+from gem.content import check_pictures
 from gem.core import Env, EnvWrapper
 from gem.envs.data.named import named_kwargs
 from gem.envs.seats.seated_env import SeatedEnv
-from gem.errors import NoSolver, refuse_first
+from gem.errors import BadArgument, NoSolver, NoVerdict, refuse_first
 from gem.evals import Instances, find_instances
-from gem.record import Agent, Limits
+from gem.record import Agent, Ask, Limits
 from gem.registry import EnvSpec, Maker, claims_of
 from gem.rollout import Job, rollout
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
@@ -67,6 +69,27 @@ class PlayedEnv:
     def has_solver(self) -> bool:
         """Whether the environment can play every seat well; asked of the environment if no spec says so."""
         return self.spec.solver != "none" or self._has(SolverAgent())
+
+    def check_pictures(self) -> None:
+        """Refuse an environment that asks with a picture, as the trained models read text alone.
+
+        Raises:
+            BadArgument: for a first question with a picture that no text describes.
+        """
+        refused: list[BadArgument] = []
+
+        def look(ask: Ask) -> str:
+            try:
+                check_pictures(
+                    (message.content for message in ask.messages), f"a model trained on {self.name}"
+                )
+            except BadArgument as error:
+                refused.append(error)
+            raise NoVerdict("the question was only looked at")
+
+        rollout([Job(self.maker, self.config.seed)], ScriptedAgent(look), retries=0)
+        if refused:
+            raise refused[0]
 
     def _has(self, actor: Agent) -> bool:
         """Return whether the environment has this actor; one that breaks is reported where it is played."""

@@ -59,6 +59,7 @@ def test_a_picture_stands_where_the_text_shows_the_board(env_id):
     texts = "\n".join(part.text for part in obs if isinstance(part, Text))
     (picture,) = (part for part in obs if isinstance(part, Image))
     assert picture.alt == "\n".join(filter(None, (env.SIGNS, env.board())))
+    assert picture.described
     assert "\\boxed{}" in texts
     assert env.PICTURE in texts
     assert not env.SIGNS or env.SIGNS not in texts

@@ -84,6 +84,13 @@ def test_gspo_as_published():
     assert loss == pytest.approx(-math.exp(0.1) * (2.0 - 1.0), rel=1e-5)
 
 
+def test_an_environment_that_asks_with_pictures_is_refused_before_a_model_is_loaded(tmp_path):
+    pytest.importorskip("PIL")
+    config = replace(QUICK, env="vision:Geometry-v0-easy", env_kwargs={}, warmup_steps=0, out=tmp_path)
+    with pytest.raises(BadArgument, match="a model trained on vision:Geometry-v0-easy reads text alone"):
+        make_trainer(config)
+
+
 def test_adamw_gets_its_settings(tmp_path):
     config = replace(
         QUICK, algorithm="ppo", beta1=0.8, beta2=0.99, weight_decay=0.1, critic_lr=0.02, out=tmp_path
