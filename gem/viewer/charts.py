@@ -10,33 +10,32 @@ from gem.viewer.sources import Source
 
 FIRST = ("success", "reward", "turns")
 """The default metrics."""
-KNOWN = (
-    "success",
-    "reward",
-    "turns",
-    "unreadable",
-    "no_verdict",
-    "entropy",
-    "kl",
-    "step_kl",
-    "clipped",
-    "loss",
-    "logprob_gap",
-    "value_error",
-    "explained_variance",
-    "grad_norm",
-    "reward_std",
-    "flat_groups",
-    "selected",
-    "answer_tokens",
-    "episode_tokens",
-    "lr",
-    "tokens_sampled",
-    "sample_s",
-    "update_s",
-)
+METRIC_TITLES = {
+    "success": "success",
+    "reward": "return",
+    "reward_std": "spread of returns",
+    "flat_groups": "groups without variance",
+    "selected": "turns selected",
+    "turns": "turns",
+    "answer_tokens": "tokens per answer",
+    "episode_tokens": "tokens per episode",
+    "unreadable": "unreadable answers",
+    "no_verdict": "without verdict",
+    "entropy": "entropy, nats per token",
+    "kl": "KL to the reference",
+    "step_kl": "KL of the steps",
+    "clipped": "clipped tokens",
+    "logprob_gap": "log-probability gap",
+    "lr": "step size",
+    "loss": "loss",
+    "grad_norm": "gradient norm",
+    "value_error": "critic's error",
+    "explained_variance": "variance explained by the critic",
+}
+"""The metrics that a report draws, and their names on its page."""
+KNOWN = (*METRIC_TITLES, "tokens_sampled", "sample_s", "update_s")
 """The metrics that can be drawn."""
-SHARES = ("success", "unreadable", "clipped", "flat_groups", "selected")
+SHARES = ("success", "unreadable", "clipped", "flat_groups", "selected", "token_share")
 SMOOTHEST = 200
 MOST_POINTS = 1000
 LARGEST = 1e100

@@ -28,7 +28,7 @@ from gem.record import Episode
 from gem.rollout.index import Entry
 from gem.statistics import Interval, clustered_rate, mean_interval, moving_average, wilson
 from gem.train.report.run_folder import RunFolder
-from gem.viewer.charts import is_figure, labels, together
+from gem.viewer.charts import METRIC_TITLES, SHARES, is_figure, labels, together
 from gem.viewer.conversation import conversation, parts_of
 from gem.viewer.drawing import Level, Line, Mark, Point, bar, chart, mean, thin_curve
 from gem.viewer.formats import content_policy, number, percent, static, templates
@@ -59,28 +59,6 @@ POLICIES = {
     "best_greedy": "best weights, greedy",
     "optimum": "solver",
 }
-PANELS = {
-    "reward": "return",
-    "reward_std": "spread of returns",
-    "flat_groups": "groups without variance",
-    "selected": "turns selected",
-    "turns": "turns",
-    "answer_tokens": "tokens per answer",
-    "episode_tokens": "tokens per episode",
-    "unreadable": "unreadable answers",
-    "no_verdict": "without verdict",
-    "entropy": "entropy, nats per token",
-    "kl": "KL to the reference",
-    "step_kl": "KL of the steps",
-    "clipped": "clipped tokens",
-    "logprob_gap": "log-probability gap",
-    "lr": "step size",
-    "loss": "loss",
-    "grad_norm": "gradient norm",
-    "value_error": "critic's error",
-    "explained_variance": "variance explained by the critic",
-}
-SHARES = ("success", "unreadable", "clipped", "flat_groups", "selected", "share", "token_share")
 OF_PLACE = ("out", "log", "ray")
 """Settings that do not affect the training."""
 
@@ -322,8 +300,8 @@ class Run:
     def charts(self) -> list[tuple[str, Markup]]:
         """The small charts, with their names."""
         charts = []
-        for name, title in PANELS.items():
-            if (name == "reward" and self.goal == "reward") or not _is_worth_a_chart(self.series(name)[1]):
+        for name, title in METRIC_TITLES.items():
+            if name == self.goal or not _is_worth_a_chart(self.series(name)[1]):
                 continue
             line = Line(*thin_curve(*self.series(name), 150), "s1")
             charts.append(_small_chart(name, title, [line], marks=self.marks, extent=float(self.planned)))
@@ -528,7 +506,7 @@ def compare_runs(runs: Sequence[Run]) -> dict[str, Any]:
     ]
     goal = "success" if any(run.goal == "success" for run in runs) else "reward"
     drawn = []
-    for name, title in (("success", "success"), *PANELS.items()):
+    for name, title in METRIC_TITLES.items():
         lines = [line for group in groups if (line := group.curve(name))]
         if name != goal and lines and any(any(line.y) for line in lines):
             drawn.append(_small_chart(name, title, lines))
