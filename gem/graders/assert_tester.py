@@ -1305,6 +1305,8 @@ class Tester(Peer):
                     noted = ast.Expr(ast.Call(ast.Name("__caught__", ast.Load()), [], []))
                     node.body.insert(0, ast.fix_missing_locations(ast.copy_location(noted, node.body[0])))
                 case ast.Expr(value=ast.Call(func=ast.Attribute() as function) as call):
+                    if function.attr.startswith("assert"):
+                        self.asserts.append(range(node.lineno, (node.end_lineno or node.lineno) + 1))
                     call.args.insert(0, function)
                     call.func = ast.copy_location(ast.Name("__drop__", ast.Load()), call)
         return tree
@@ -1314,6 +1316,8 @@ class Tester(Peer):
         if isinstance(function, Thing):
             self.ask("drop", function, list(args), names)
         else:
+            if str(getattr(function, "__name__", "")).startswith("assert"):
+                step()
             function(*args, **names)
 
     def caught(self) -> None:
@@ -1330,10 +1334,11 @@ class Tester(Peer):
         """
         if type(error) is not AssertionError or error is self.foreign or (tb := error.__traceback__) is None:
             return
-        while tb.tb_next is not None:
+        line = 0  # the tests' last; an assert of unittest fails in a module of its own
+        while tb is not None:
+            line = tb.tb_lineno if tb.tb_frame.f_code.co_filename == "tests.py" else line
             tb = tb.tb_next
-        where = tb.tb_frame.f_code.co_filename
-        if where == "tests.py" and any(tb.tb_lineno in lines for lines in self.asserts):
+        if any(line in lines for lines in self.asserts):
             self.failed = error
 
     def ask(self, operation: str, *operands: Any) -> Any:

@@ -445,9 +445,12 @@ class _Run:
         word = secrets.token_hex(16)
         end = f"\n__import__('os').write(1, b'{word}')\n"
         named = "" if self.tests.name is None else f"{CANDIDATE} = {self.tests.name}\n"
+        outside = "__name__ = 'tests'\n"  # what is below `if __name__ == "__main__"` would end the process
         cases = [
-            Case(code=f"{named if CANDIDATE in self.tests.inputs[i] else ''}{self.tests.inputs[i]}{end}")
-            for i in self.chosen
+            Case(
+                code=f"{outside if '__main__' in test else ''}{named if CANDIDATE in test else ''}{test}{end}"
+            )
+            for test in (self.tests.inputs[i] for i in self.chosen)
         ]
 
         def enter(place: int, result: Result) -> bool:
@@ -484,7 +487,7 @@ def _limit(result: Result) -> str | None:
 
 
 _NO_DATA = re.compile(r"TypeError: the result is (no plain data|nested too deep)")
-_ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
+_ASSERT = re.compile(r"^\s*(?:assert\b|[\w.]+\.assert\w*\()", re.MULTILINE)
 _NO_PROCESS = re.compile(r"BlockingIOError: \[Errno 11\]|RuntimeError: can't start new thread")
 
 

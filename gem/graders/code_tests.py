@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from gem.errors import BadArgument, check_argument
+from gem.graders.assert_forms import FORMS, complete_tests, parse_code
 from gem.graders.compare import check_compare, plain, read_int, write_plain
 from gem.plugins import check_parameters
 from gem.tasks.sources import cell
@@ -19,7 +20,7 @@ Checker: TypeAlias = Callable[[Any, Any, Any], bool]
 
 ACCEPTED = (
     '{"inputs": [...], "outputs": [...]}, with "fn_name" for a function; a list of {"input", "output"}; or '
-    "asserts, as text or a list of texts, with the row's entry_point"
+    f"tests in Python, as text or a list of texts: {FORMS}"
 )
 
 
@@ -109,7 +110,7 @@ def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
         try:
             raw = _load(raw)
         except (ValueError, RecursionError):
-            if isinstance(raw, bytes) or "assert" not in raw:
+            if isinstance(raw, bytes) or not re.search("assert|raise|fail", raw):
                 raise _unreadable(raw) from None
             return _asserts([raw], row)
     if isinstance(raw, Mapping) and isinstance(raw.get("test_cases"), list):
@@ -194,7 +195,7 @@ def check_checker(checker: Any) -> None:
 def _check_code(what: str, code: str) -> None:
     """Refuse code of a task that is no Python: no submission could be right."""
     try:
-        _tree(code)
+        parse_code(code)
     except (RecursionError, MemoryError):
         return  # the sandbox has room of its own
     except (SyntaxError, ValueError) as error:
@@ -217,33 +218,26 @@ def _further(accepted: Any, outputs: Sequence[Any]) -> Sequence[Sequence[Any]]:
 
 
 def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
-    """Read asserts: HumanEval's `check(candidate)`, or MBPP's list."""
+    """Read tests in Python: HumanEval's `check(candidate)`, MBPP's list, unittest's or pytest's."""
     setup = row.get("test_setup_code") or row.get("test_imports") or ""
     preamble = "\n".join(setup) if isinstance(setup, list | tuple) else str(setup)
     for code in (preamble, *pieces):
         _check_code("a test", code)
+    entry = str(row["entry_point"]) if row.get("entry_point") else None
+    name = _shorten_entry_point(entry, "entry_point") if entry else None
+    called = name if name is None or name.isidentifier() else CANDIDATE
     classes = row.get("classes") or ()
     tests = CodeTests(
         "asserts",
-        tuple(pieces),
+        tuple(complete_tests(piece, called, preamble) for piece in pieces),
         preamble=preamble,
         classes=tuple(sorted({*map(str, classes), *evident_classes(pieces), *_named_classes(row, pieces)})),
         isolate=bool(row.get("isolate", True)),
     )
-    if not row.get("entry_point"):
+    if name is None:
         return tests
-    name = _shorten_entry_point(str(row["entry_point"]), "entry_point")
-    if re.search(r"^def\s+check\s*\(", "\n".join(pieces), re.MULTILINE):
-        called = name if name.isidentifier() else CANDIDATE
-        pieces = [f"{piece}\n\ncheck({called})\n" for piece in pieces]
     opening, head = _code_of(str(row.get("prompt") or ""), root(name))
-    return replace(
-        tests,
-        inputs=tuple(pieces),
-        name=name,
-        preamble=f"{preamble}\n{head}" if head else preamble,
-        opening=opening,
-    )
+    return replace(tests, name=name, preamble=f"{preamble}\n{head}" if head else preamble, opening=opening)
 
 
 CANDIDATE = "__candidate__"
@@ -284,7 +278,7 @@ def _code_of(prompt: str, name: str) -> tuple[str, str]:
     """
     for body in ("", "\n    pass", "\n        pass"):
         try:
-            tree = _tree(prompt + body)
+            tree = parse_code(prompt + body)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         for node in tree.body:
@@ -294,20 +288,10 @@ def _code_of(prompt: str, name: str) -> tuple[str, str]:
     return "", ""
 
 
-def _tree(code: str) -> ast.Module:
-    """Parse code, with a retry because Python 3.11 may miscount its recursion depth in threads."""
-    for _ in range(9):
-        try:
-            return ast.parse(code)
-        except SystemError:
-            continue
-    return ast.parse(code)
-
-
 def find_definitions(code: str) -> frozenset[str] | None:
     """Return the names that code binds at its top level; None if it does not compile."""
     try:
-        tree = _tree(code)
+        tree = parse_code(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     names: set[str] = set()
@@ -369,7 +353,7 @@ def evident_classes(sources: Sequence[str]) -> set[str]:
     own: set[str] = set()
     for source in sources:
         try:
-            nodes = list(ast.walk(_tree(source)))
+            nodes = list(ast.walk(parse_code(source)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         made: dict[str, str] = {}  # variable: the class that it was made of
@@ -424,7 +408,7 @@ def _named_classes(row: Mapping[str, Any], sources: Sequence[str]) -> set[str]:
     called, own = set[str](), set[str]()
     for source in sources:
         try:
-            nodes = list(ast.walk(_tree(source)))
+            nodes = list(ast.walk(parse_code(source)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         called |= {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}

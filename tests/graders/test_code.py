@@ -484,6 +484,96 @@ class Queue:
     assert verdict(judge(f"{code}\n__import__('os')._exit(0)", raw, {"isolate": False})) == "RE"
 
 
+CASES = """
+import unittest
+
+class TestCases(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.one = 1
+
+    def setUp(self):
+        self.two = 2
+
+    def test_sum(self):
+        with self.subTest("positive"):
+            self.assertEqual(add(self.one, self.two), 3)
+        self.assertAlmostEqual(add(0.1, 0.2), 0.3)
+        self.assertRaises(TypeError, add, 1, None)
+
+    @unittest.skip("not now")
+    def test_left_out(self):
+        self.fail()
+
+    def tearDown(self):
+        self.assertIsNone(add([1], [2]).clear())
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+FUNCTIONS = """
+def test_sum():
+    assert add(1, 2) == 3
+
+def test_lists():
+    assert add([1], [2]) == [1, 2]
+
+def test_error():
+    try:
+        add(1, None)
+    except TypeError:
+        return
+    raise AssertionError("no TypeError")
+"""
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+@pytest.mark.parametrize("raw", [CASES, [CASES], FUNCTIONS])
+def test_the_cases_of_unittest_and_the_functions_of_pytest_are_run(judge, raw, isolate):
+    row = {"entry_point": "add", "isolate": isolate}
+    assert judge("def add(a, b):\n    return a + b", raw, row).correct
+    for body, wanted in (
+        ("return a - b if type(a) is int else a + b", "WA"),
+        ("return a + b if type(a) is not list else ()", "RE" if raw is not FUNCTIONS else "WA"),
+        ("return a + (b or 0)", "WA"),
+        ("import sys; sys.exit(0)", "RE"),
+        ("import os; os._exit(0)", "RE"),
+        ("import unittest; raise unittest.SkipTest", "RE"),
+        ("from unittest import case; raise case._ShouldStop", "RE"),
+    ):
+        score = judge(f"def add(a, b):\n    {body}", raw, row)
+        assert (verdict(score), score.value) == (wanted, 0.0), (body, score)
+    assert verdict(judge("print('no function')", raw, row)) == "RE"
+
+
+def test_parameters_of_pytest_are_tried_one_after_another(judge):
+    raw = """
+import pytest
+
+@pytest.mark.parametrize("a, b, total", [(1, 2, 3), pytest.param(2, 2, 4)])
+@pytest.mark.parametrize("times", [1, 5])
+def test_add(a, b, total, times):
+    assert add(a * times, b * times) == total * times
+"""
+    assert verdict(judge("def add(a, b):\n    return a + b", raw)) == "AC"
+    assert verdict(judge("def add(a, b):\n    return a + b if a < 10 else 0", raw)) == "WA"
+
+
+def test_a_submission_cannot_hide_what_unittest_asserts_in_a_callback(judge):
+    raw = """
+import unittest
+
+class TestCases(unittest.TestCase):
+    def test_callback(self):
+        def see(value):
+            self.assertEqual(value, 3)
+        call(see)
+"""
+    hides = "def call(see):\n    try:\n        see(4)\n    except AssertionError:\n        pass"
+    assert verdict(judge("def call(see):\n    see(3)", raw)) == "AC"
+    assert verdict(judge(hides, raw)) == "WA"
+
+
 def test_an_async_function_is_run_to_its_end(judge):
     for code in (
         "async def add(a, b):\n    return a + b",

@@ -114,6 +114,77 @@ def test_tests_that_are_no_python_are_refused_and_blame_no_submission(raw, row):
         read_tests(raw, row)
 
 
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("# assert\nadd(1, 2)", "there are none"),
+        ("assert (add(1, 2) == 3, 'a tuple is true')", "there are none"),
+        ("x = 'assertEqual'\nassert True", "there are none"),
+        ("if __name__ == '__main__':\n    assert add(1, 2) == 3", "never run"),
+        ("try:\n    assert add(1, 2) == 3\nexcept AssertionError:\n    print('wrong')", "never run"),
+        ("class Test:\n    def test_add(self):\n        assert add(1, 2) == 3", "never run"),
+        ("async def check(f):\n    assert f(1, 2) == 3", "never run"),
+        ("if True:\n    def check(f):\n        assert f(1, 2) == 3", "never run"),
+        ("def verify(f):\n    assert f(1, 2) == 3", "never run"),
+        ("def test_add():\n    print(add(1, 2))  # assert", "there are none"),
+        (
+            "import unittest\nclass T(unittest.TestCase):\n    def add(self):\n        self.assertTrue(add)",
+            "never run",
+        ),
+        ("async def test_add():\n    assert add(1, 2) == 3", "is async"),
+        ("def test_add(capsys):\n    assert add(1, 2) == 3", "needs capsys, and fixtures"),
+    ],
+)
+def test_tests_whose_asserts_never_run_are_refused(code, why):
+    for raw in (code, [code], ["assert add(1, 2) == 3", code]):
+        with pytest.raises(BadArgument, match=rf"{why}.* Accepted: asserts at the top level"):
+            read_tests(raw, {"entry_point": "add"})
+
+
+@pytest.mark.parametrize("raw", [["add(1, 2) == 3"], ["42"], ["print(add(1, 2))"], ["# assert"], [""]])
+def test_lists_without_asserts_are_refused(raw):
+    with pytest.raises(BadArgument, match="no asserts that run"):
+        read_tests(raw)
+
+
+def test_check_needs_the_entry_point():
+    check = "def check(candidate):\n    assert candidate(1, 2) == 3"
+    with pytest.raises(BadArgument, match=r"no entry_point.*Accepted: .*entry_point"):
+        read_tests(check, {"function": "add"})
+    assert read_tests(f"{check}\ncheck(add)").inputs == (f"{check}\ncheck(add)",)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def test(want, *given):\n    assert add(*given) == want\ntest(3, 1, 2)",
+        "for a in range(3):\n    assert add(a, 1) == a + 1",
+        "try:\n    add(1)\nexcept TypeError:\n    pass\nelse:\n    raise AssertionError",
+        "try:\n    add(1)\n    assert False\nexcept TypeError:\n    pass",
+        "import numpy\nnumpy.testing.assert_allclose(add(1, 2), 3)",
+        "import sys\nif add(1, 2) != 3:\n    sys.exit(1)",
+        "def equal(a, b):\n    assert a == b\nlist(map(equal, [add(1, 2)], [3]))",
+        "class Case:\n    def __init__(self):\n        assert add(1, 2) == 3\nCase()",
+    ],
+)
+def test_asserts_that_run_in_any_way_are_left_as_they_are(code):
+    assert read_tests([code]).inputs == (code,)
+
+
+def test_an_assert_may_be_in_the_code_before_the_tests():
+    row = {"test_setup_code": "def equal(a, b):\n    assert a == b"}
+    assert read_tests(["equal(f(1), 2)"], row).inputs == ("equal(f(1), 2)",)
+    with pytest.raises(BadArgument, match="no asserts that run"):
+        read_tests(["equal(f(1), 2)"])
+
+
+def test_tests_that_end_the_process_are_refused():
+    cases = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.fail()\n"
+    with pytest.raises(BadArgument, match="__main__"):
+        read_tests(f"{cases}unittest.main()")
+    assert read_tests(f"{cases}if __name__ == '__main__':\n    unittest.main()").kind == "asserts"
+
+
 def test_the_tests_shown_come_first_then_small_ones():
     tests = CodeTests("program", ("333", "22", "1", "55555", "4444"), ("",) * 5, public=1)
     assert tests.choose_tests(None) == [0, 2, 1, 4, 3]
