@@ -154,6 +154,35 @@ def _check_main(tree: ast.Module, code: str) -> None:
                 )
 
 
+def defines_check(code: str) -> bool:
+    """Return whether a checker is a function `check`, and no program."""
+    tree = _parse(code)
+    for node in tree.body if tree else ():
+        match node:
+            case ast.FunctionDef(name="check") | ast.AsyncFunctionDef(name="check"):
+                return True
+            case ast.Assign(targets=[ast.Name(id="check")], value=ast.Lambda()):
+                return True
+            case ast.AnnAssign(target=ast.Name(id="check"), value=ast.Lambda()):
+                return True
+    return False
+
+
+def check_verdicts(code: str) -> None:
+    """Refuse a checker that could only say that an output is right.
+
+    Raises:
+        BadArgument: for such a checker.
+    """
+    tree = _parse(code)
+    if tree is not None and not defines_check(code) and not can_decide(tree, main=True):
+        raise BadArgument(
+            f"the checker is a program that cannot end with another exit code than 0: {code!r:.200}. Accepted: "
+            "a function `def check(given, output, expected)` at the top level, or a program that exits with 0 "
+            "for right and with 1 or 2 for wrong."
+        )
+
+
 def can_decide(tree: ast.Module, *, running: Iterable[str] = (), main: bool = False) -> bool:
     """Return whether code may end with an error, by an assert or otherwise by its own will.
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
 from gem.errors import NoVerdict, check_argument, replace_surrogates, text_of_error
+from gem.graders.assert_forms import defines_check
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import (
     CANDIDATE,
@@ -394,7 +395,7 @@ class _Run:
             except Exception as error:
                 return f"{type(error).__name__}: {text_of_error(error)}"
             return verdict if isinstance(verdict, bool) else f"it returned {verdict!r:.80}, no bool"
-        if re.search(r"^def check\(", checker, re.MULTILINE):
+        if defines_check(checker):
             cases = [Case(call="check", args=(given, got, wanted))]
             results = _results(self.sandbox.judge(checker, cases, budget=self.budget))
             if not results:

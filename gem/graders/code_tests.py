@@ -6,11 +6,12 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from gem.errors import BadArgument, check_argument
-from gem.graders.assert_forms import FORMS, complete_tests, parse_code
+from gem.graders.assert_forms import FORMS, check_verdicts, complete_tests, parse_code
 from gem.graders.compare import check_compare, plain, read_int, write_plain
 from gem.plugins import check_parameters
 from gem.tasks.sources import cell
@@ -119,15 +120,47 @@ def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
     if isinstance(raw, list) and raw and all(isinstance(each, str) for each in raw):
         return _asserts(raw, row)
     if isinstance(raw, list) and raw and all(isinstance(each, Mapping) for each in raw):
-        name = raw[0].get("fn_name") or (
-            row.get("fn_name") or row.get("func_name") if raw[0].get("testtype") == "functional" else None
-        )
+        name = _function_of(raw, row)
         columns = {"inputs": "input", "outputs": "output", "accepted_outputs": "accepted_outputs"}
         raw = {key: [each.get(column) for each in raw] for key, column in columns.items()}
         raw |= {"fn_name": name} if name else {}
     if not isinstance(raw, Mapping):
         raise _unreadable(raw)
     return _pairs(raw, row)
+
+
+def _function_of(cases: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
+    """Return the name of the function that a list of tests calls; None for those of a program.
+
+    LiveCodeBench has it in the row's column `metadata`.
+
+    Raises:
+        BadArgument: when there is no such name, or more than one.
+    """
+    names = list(dict.fromkeys(each["fn_name"] for each in cases if each.get("fn_name")))
+    calls = any(each.get("testtype") == "functional" or each.get("type") == "function_call" for each in cases)
+    if not names and calls:
+        metadata = row.get("metadata")
+        if isinstance(metadata, str | bytes):
+            with suppress(ValueError, RecursionError):
+                metadata = _load(metadata)
+        beside = metadata if isinstance(metadata, Mapping) else {}
+        names = [
+            each.get(column)
+            for each, column in (
+                *((each, column) for each in (row, beside) for column in ("fn_name", "func_name")),
+                (row, "entry_point"),
+            )
+            if each.get(column)
+        ][:1]
+        if not names:
+            raise BadArgument(
+                "the tests call a function that the row does not name; accepted: its name as fn_name in each "
+                "test, in a column fn_name, func_name or entry_point, or as func_name in a column metadata."
+            )
+    if len(names) > 1:
+        raise BadArgument(f"the tests call {', '.join(map(str, names))}; accepted: one function in a row.")
+    return names[0] if names else None
 
 
 def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
@@ -188,6 +221,7 @@ def check_checker(checker: Any) -> None:
     check_argument("checker", checker, known, f"Python code in text, or a function of {three}")
     if isinstance(checker, str):
         _check_code("the checker", checker)
+        check_verdicts(checker)
     elif checker is not None:
         check_parameters("the checker", checker, ("given", "output", "expected"))
 

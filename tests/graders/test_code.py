@@ -275,6 +275,26 @@ def test_a_checker_decides(judge, checker):
     assert (wrong.correct, wrong.why) == (False, "wrong answer on test 1 of 2")
 
 
+SAME = "output.strip() == expected.strip()"
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        f"def check (given, output, expected):\n    return {SAME}",
+        f"async def check(given, output, expected):\n    return {SAME}",
+        f"check = lambda given, output, expected: {SAME}",
+        f"def main():\n    given, output, expected = (open(p).read() for p in __import__('sys').argv[1:])\n"
+        f"    assert {SAME}\nif __name__ == '__main__':\n    main()",
+        "import sys\ngiven, output, expected = (open(p).read() for p in sys.argv[1:])\n"
+        f"check = {SAME}\nsys.exit(not check)",
+    ],
+)
+def test_a_checker_decides_however_it_is_spelt(judge, checker):
+    raw = {"inputs": [""], "outputs": ["1"], "checker": checker}
+    assert [verdict(judge(f"print({n})", raw)) for n in (1, 2)] == ["AC", "WA"]
+
+
 @pytest.mark.parametrize("checker", [CHECK, PROGRAM])
 def test_output_that_a_checker_cannot_read_is_wrong(judge, checker):
     assert verdict(judge("print('no number')", {**FACTOR, "checker": checker})) == "WA"

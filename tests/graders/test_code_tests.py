@@ -52,6 +52,59 @@ def test_functions_of_livecodebench():
     assert (tests.name, tests.inputs, tests.outputs) == ("Solution.f", (([1, 2], "a"),), ("b",))
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"metadata": '{"func_name": "add"}'},
+        {"metadata": {"func_name": "add"}},
+        {"func_name": "add", "metadata": "no json"},
+        {"entry_point": "add"},
+    ],
+)
+def test_the_function_of_livecodebench_is_named_beside_the_tests(row):
+    raw = [{"input": "1\n2", "output": "3", "testtype": "functional"}]
+    tests = read_tests(json.dumps(raw), row)
+    assert (tests.kind, tests.name, tests.inputs, tests.outputs) == ("function", "add", ((1, 2),), (3,))
+    stdin = [{"input": "1\n2", "output": "3", "testtype": "stdin"}]
+    assert read_tests(stdin, row).kind == "program"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [{"input": "1\n2", "output": "3", "testtype": "functional"}],
+        [{"input": "1", "output": "3"}, {"input": "1\n2", "output": "3", "testtype": "functional"}],
+        {"test_cases": [{"type": "function_call", "input": [1, 2], "output": 3}]},
+    ],
+)
+def test_tests_of_a_function_without_a_name_are_no_tests_of_a_program(raw):
+    for row in ({}, {"metadata": "{}"}, {"metadata": "no json"}, {"metadata": "[]"}):
+        with pytest.raises(BadArgument, match=r"accepted: .*func_name in a column metadata"):
+            read_tests(raw, row)
+
+
+def test_one_row_has_one_function():
+    with pytest.raises(BadArgument, match="f, g; accepted: one function"):
+        read_tests([{"fn_name": name, "input": [1], "output": 1} for name in "fg"])
+    assert read_tests([{"input": [1], "output": 1}, {"fn_name": "f", "input": [1], "output": 1}]).name == "f"
+
+
+@pytest.mark.parametrize(
+    "checker",
+    [
+        "def checker(given, output, expected):\n    return output == expected",
+        "class C:\n    def check(self, given, output, expected):\n        return output == expected",
+        "import sys\ngiven, output, expected = (open(p).read() for p in sys.argv[1:])\nprint(output == expected)",
+        "import sys\ndef main():\n    sys.exit(1)",
+        "import sys\nsys.exit(0)",
+        "pass",
+    ],
+)
+def test_a_checker_that_could_only_accept_is_refused(checker):
+    with pytest.raises(BadArgument, match="cannot end with another exit code than 0.*Accepted"):
+        read_tests({**PAIRS, "checker": checker})
+
+
 def test_text_that_a_function_returns_is_no_json():
     assert read_tests({"fn_name": "f", "inputs": [["x"]], "outputs": ["12"]}).outputs == ("12",)
 
