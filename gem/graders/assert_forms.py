@@ -7,6 +7,8 @@ tests that their author's tool would call are called, and code that can decide n
 from __future__ import annotations
 
 import ast
+import builtins
+import sys
 from collections.abc import Iterable, Iterator
 
 from gem.errors import BadArgument
@@ -108,6 +110,79 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
     return "\n\n".join([code, *calls])
 
 
+def import_submission(code: str) -> tuple[str, frozenset[str]]:
+    """Return tests without ``from solution import ...``, which KodCode writes, and the names imported so."""
+    tree = _parse(code)
+    nodes = [
+        node
+        for node in (ast.walk(tree) if tree else ())
+        if isinstance(node, ast.ImportFrom) and node.module == "solution" and not node.level
+    ]
+    data = code.encode("utf-8", "surrogatepass")
+    starts = [0]
+    for line in data.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for node in sorted(nodes, key=lambda each: -starts[each.lineno - 1] - each.col_offset):
+        renamed = [f"{each.asname} = {each.name}" for each in node.names if each.asname]
+        first = starts[node.lineno - 1] + node.col_offset
+        last = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        data = data[:first] + ("; ".join(renamed) or "pass").encode() + data[last:]
+    names = frozenset(each.name for node in nodes for each in node.names) - {"*"}
+    return data.decode("utf-8", "surrogatepass"), names
+
+
+def find_free_names(pieces: Iterable[str], preamble: str) -> tuple[set[str], set[str]]:
+    """Return the names that tests use and nothing before them defines, and those of them that are called."""
+    free, called = set[str](), set[str]()
+    before = _bound(_parse(preamble))
+    for piece in pieces:
+        tree = _parse(piece)
+        if tree is None:
+            continue
+        nodes = list(ast.walk(tree))
+        modules = {
+            node.value.id
+            for node in nodes
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in _MODULES
+        }
+        own = before | _bound(tree) | modules | _BUILTIN
+        free |= {node.id for node in nodes if isinstance(node, ast.Name)} - own
+        called |= {_name(node.func) for node in nodes if isinstance(node, ast.Call)} & free
+    return free, called
+
+
+def find_imports(code: str) -> str:
+    """Return the imports at the top level of code."""
+    tree = _parse(code)
+    imports = (each for each in (tree.body if tree else ()) if isinstance(each, ast.Import | ast.ImportFrom))
+    return "\n".join(map(ast.unparse, imports))
+
+
+_BUILTIN = {*dir(builtins), "__file__", "__builtins__"}
+_MODULES = {*sys.stdlib_module_names, "numpy", "np", "pandas", "pd", "scipy", "sympy"}
+"""Modules that tests may use as if they had imported them."""
+
+
+def _bound(tree: ast.AST | None) -> set[str]:
+    """Return the names that code binds in any scope."""
+    bound = set[str]()
+    for node in ast.walk(tree) if tree else ():
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                bound.add(name)
+            case ast.alias():
+                bound.add((node.asname or node.name).partition(".")[0])
+            case ast.Name(id=name, ctx=ast.Store()):
+                bound.add(name)
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                bound.add(name)
+    return bound
+
+
 def _parameters(function: Function) -> list[str]:
     """Return the names of the parameters that a call has to give."""
     given = function.args
@@ -177,9 +252,9 @@ def check_verdicts(code: str) -> None:
     tree = _parse(code)
     if tree is not None and not defines_check(code) and not can_decide(tree, main=True):
         raise BadArgument(
-            f"the checker is a program that cannot end with another exit code than 0: {code!r:.200}. Accepted: "
-            "a function `def check(given, output, expected)` at the top level, or a program that exits with 0 "
-            "for right and with 1 or 2 for wrong."
+            f"the checker is a program that cannot end with another exit code than 0: {code!r:.200}. "
+            "Accepted: a function `def check(given, output, expected)` at the top level, or a program that "
+            "exits with 0 for right and with 1 or 2 for wrong."
         )
 
 

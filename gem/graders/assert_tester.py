@@ -1254,11 +1254,12 @@ class Space(dict[str, Any]):
         """Return the submission's object of that name."""
         if name == self.entry.partition(".")[0]:
             value = _peer().ask("entry" if name not in self.theirs else "name", name)
-        elif name in self.theirs and name in self.modules:
+        elif name in self.modules and (name in self.theirs or not hasattr(builtins, name)):
             value = self[name] = __import__(self.modules[name])  # nor asks another's idea of math
         elif name in self.theirs and not hasattr(builtins, name):  # no test calls another's idea of abs()
             value = _peer().ask("name", name)
         else:
+            _peer().heard |= not hasattr(builtins, name)  # that the submission has no such name
             raise KeyError(name)
         if isinstance(value, (Thing, Stand)):
             self[name] = value
@@ -1280,6 +1281,7 @@ class Tester(Peer):
         self.failed: BaseException | None = None  # an assert of the tests, which the submission caught
         self.refused: Refused | None = None
         self.ended = False
+        self.heard = False  # anything of the submission, which may decide how the tests go on
         self.asserts: list[range] = []  # the lines of those that can hold
         self.stops = False
 
@@ -1343,6 +1345,7 @@ class Tester(Peer):
 
     def ask(self, operation: str, *operands: Any) -> Any:
         """Ask the submission's process to do something; its StopIteration cannot end loops of the tests."""
+        self.heard = True
         try:
             return super().ask(operation, *operands)
         except StopIteration as error:
@@ -1452,6 +1455,7 @@ class Tester(Peer):
             error = kind.__new__(kind, *(args := [self.decode(each) for each in value["e"]]))
             if not isinstance(kind, Stand):  # or else that was done over there
                 error.__init__(*args)
+                vars(error)["_gem_foreign"] = True
             if value.get("b") is not None:
                 object.__setattr__(error, "__cause__", self.decode(value["b"]))
             return error
@@ -1628,8 +1632,31 @@ def _words(error: BaseException) -> str:
         return ""
 
 
-def test(fd: int, source: str, preamble: str, name: str | None, classes: list[str]) -> list[str] | None:
-    """Run the tests; return the verdict and the reason, None if the submission ended first."""
+def _is_own(error: BaseException, peer: Tester, source: str, unknown: Iterable[str]) -> bool:
+    """Return whether tests fail by themselves: whatever the submission does, they would fail like this."""
+    kind = type(error)
+    if isinstance(kind, Stand) or "_gem_foreign" in vars(error):
+        return False
+    if not peer.heard or issubclass(kind, ImportError):
+        return True
+    if issubclass(kind, FileNotFoundError):
+        path = re.escape(str(error.filename))  # type: ignore[attr-defined]
+        return re.search(rf"""\b(?:open|load\w*|read_\w+)\(\s*(['"]){path}\1""", source) is not None
+    return issubclass(kind, NameError) and error.name in unknown  # type: ignore[attr-defined]
+
+
+def test(
+    fd: int,
+    source: str,
+    preamble: str,
+    name: str | None,
+    classes: list[str],
+    unknown: list[str],
+) -> list[str] | None:
+    """Run the tests; return the verdict and the reason, None if the submission ended first.
+
+    The verdict BROKEN says that the tests fail by themselves.
+    """
     global _the_peer
     peer = _the_peer = Tester(fd, classes)
     space = peer.space
@@ -1665,7 +1692,8 @@ def test(fd: int, source: str, preamble: str, name: str | None, classes: list[st
     except Refused as error:
         return ["WA", _words(error)]
     except BaseException as error:
-        return ["RE", f"{type.__getattribute__(type(error), '__name__')}: {_words(error)}"]
+        verdict = "BROKEN" if not peer.ended and _is_own(error, peer, source, unknown) else "RE"
+        return [verdict, f"{type.__getattribute__(type(error), '__name__')}: {_words(error)}"]
     if peer.ended:
         return None
     failed = peer.refused or peer.failed

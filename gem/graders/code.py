@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
 from gem.errors import NoVerdict, check_argument, replace_surrogates, text_of_error
-from gem.graders.assert_forms import defines_check
+from gem.graders.assert_forms import defines_check, find_imports
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import (
     CANDIDATE,
@@ -136,7 +136,8 @@ class CodeGrader(DataGrader):
         """Score the code in an answer.
 
         Raises:
-            NoVerdict: when the sandbox, or the task's own checker, fails. BadArgument: for unreadable tests.
+            NoVerdict: when the sandbox fails, or the task's own checker or tests do. BadArgument: for
+                unreadable tests.
         """
         tests = read_tests(reference)
         code = submission(answer)
@@ -423,12 +424,29 @@ class _Run:
         cases = [
             Case(
                 tester=_tester(),
-                args=(tests.inputs[i], tests.preamble, tests.name, list(tests.classes)),
+                args=(tests.inputs[i], tests.preamble, tests.name, list(tests.classes), list(tests.unknown)),
                 steps=min(max(len(_ASSERT.findall(tests.inputs[i])), 1), MOST_BUDGETS),
             )
             for i in self.chosen
         ]
         self._judge(program, cases, self._enter)
+        self._check_surroundings()
+
+    def _check_surroundings(self) -> None:
+        """Look whether an error is that of the task's own code, which ran in the submission's process.
+
+        Raises:
+            NoVerdict: if that code fails without a submission too.
+        """
+        tests = self.tests
+        if not any(each.verdict == "RE" and _LACKS.match(each.why) for each in self.outcomes):
+            return
+        imports = [] if tests.isolate else [find_imports(tests.inputs[i]) for i in self.chosen]
+        code = "\n".join([tests.preamble, *imports])
+        if code.strip():
+            result = check_result(self.sandbox.run(code, budget=self.budget))
+            if result.status is Status.RE:
+                raise NoVerdict(f"the task's own code fails: {_last_line(result.stderr)}.")
 
     def _read_verdict(self, result: Result) -> Outcome:
         """Return the tester's verdict on a test that it ran to its end."""
@@ -436,6 +454,8 @@ class _Run:
             verdict, why = json.loads(result.value or "")
         except (ValueError, TypeError, RecursionError):
             verdict, why = "", ""
+        if verdict == "BROKEN":
+            raise NoVerdict(f"the task's tests fail by themselves: {why}.")
         if not isinstance(verdict, str) or verdict not in VERDICTS or not isinstance(why, str):
             raise SandboxFailed(f"the tester of asserts said {result.value!r:.200}.")
         return Outcome(verdict, replace_surrogates(why))
@@ -466,6 +486,7 @@ class _Run:
             return verdict == "AC" or (self.partial and verdict != "CE")
 
         self._judge(program, cases, enter)
+        self._check_surroundings()
 
 
 def _describe_end(result: Result) -> str:
@@ -489,6 +510,7 @@ def _limit(result: Result) -> str | None:
 
 _NO_DATA = re.compile(r"TypeError: the result is (no plain data|nested too deep)")
 _ASSERT = re.compile(r"^\s*(?:assert\b|[\w.]+\.assert\w*\()", re.MULTILINE)
+_LACKS = re.compile("(ModuleNotFound|Import|FileNotFound|Name)Error")
 _NO_PROCESS = re.compile(r"BlockingIOError: \[Errno 11\]|RuntimeError: can't start new thread")
 
 

@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from gem.errors import BadArgument, check_argument
-from gem.graders.assert_forms import FORMS, check_verdicts, complete_tests, parse_code
+from gem.graders.assert_forms import (
+    FORMS,
+    check_verdicts,
+    complete_tests,
+    find_free_names,
+    import_submission,
+    parse_code,
+)
 from gem.graders.compare import check_compare, plain, read_int, write_plain
 from gem.plugins import check_parameters
 from gem.tasks.sources import cell
@@ -36,8 +43,9 @@ class CodeTests:
     arguments. `accepted` are further right outputs of each test. The first `public` tests may be shown.
     `preamble` is trusted code that runs before the submission and before the tests. `opening` is code that a
     submission continues if it does not define `name` itself. `classes` are those that the asserts test: their
-    objects may decide what they are equal to. `isolate`: False runs asserts in the submission's own process,
-    without isolation.
+    objects may decide what they are equal to. `asked` is the only name that asserts call and nothing defines,
+    and `unknown` are names that neither the tests define nor the task asks for. `isolate`: False runs asserts
+    in the submission's own process, without isolation.
     """
 
     kind: Literal["program", "function", "asserts"]
@@ -50,6 +58,8 @@ class CodeTests:
     preamble: str = ""
     opening: str = ""
     classes: tuple[str, ...] = ()
+    asked: str | None = None
+    unknown: tuple[str, ...] = ()
     isolate: bool = True
     wrapped: bool = (
         False  # every output is a list of one item, as APPS and TACO write what a function returns
@@ -257,6 +267,7 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
     preamble = "\n".join(setup) if isinstance(setup, list | tuple) else str(setup)
     for code in (preamble, *pieces):
         _check_code("a test", code)
+    pieces, imported = zip(*map(import_submission, pieces), strict=True)
     entry = str(row["entry_point"]) if row.get("entry_point") else None
     name = _shorten_entry_point(entry, "entry_point") if entry else None
     called = name if name is None or name.isidentifier() else CANDIDATE
@@ -268,10 +279,19 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
         classes=tuple(sorted({*map(str, classes), *evident_classes(pieces), *_named_classes(row, pieces)})),
         isolate=bool(row.get("isolate", True)),
     )
-    if name is None:
-        return tests
-    opening, head = _code_of(str(row.get("prompt") or ""), root(name))
-    return replace(tests, name=name, preamble=f"{preamble}\n{head}" if head else preamble, opening=opening)
+    opening, head = _code_of(str(row.get("prompt") or ""), root(name)) if name else ("", "")
+    tests = replace(tests, name=name, preamble=f"{preamble}\n{head}" if head else preamble, opening=opening)
+    free, callees = find_free_names(pieces, tests.preamble)
+    asked = next(iter(callees)) if len(callees) == 1 else None
+    words = {word for text in _texts_beside(row, pieces) for word in re.findall(r"\w+", text)}
+    known = words.union(*imported, callees if name is None and asked is None else {asked, root(name or "")})
+    return replace(tests, asked=asked, unknown=tuple(sorted(free - known)))
+
+
+def _texts_beside(row: Mapping[str, Any], pieces: Sequence[str]) -> list[str]:
+    """Return the texts of a row in which the tests are not."""
+    texts = (each for each in row.values() if isinstance(each, str))
+    return [text for text in texts if not any(piece.strip() in text for piece in pieces)]
 
 
 CANDIDATE = "__candidate__"

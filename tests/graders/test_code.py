@@ -594,6 +594,66 @@ class TestCases(unittest.TestCase):
     assert verdict(judge(hides, raw)) == "WA"
 
 
+@pytest.mark.parametrize(
+    ("raw", "row"),
+    [
+        ("import no_such_module\nassert add(1, 2) == 3", {}),
+        ("import no_such_module\nassert add(1, 2) == 3", {"isolate": False}),
+        ("def test_add():\n    from no_such_module import a\n    assert add(1, 2) == a", {}),
+        ("assert add(1, 2) == 3", {"test_imports": ["import no_such_module"]}),
+        ("assert add(1, 2) == WANTED", {"entry_point": "add"}),
+        ("assert add(1, 2) == WANTED", {}),
+        ("data = open(f'{1}.csv').read()\nassert add(1, 2) == 3", {}),
+        ("assert add(1, open('no_such_file').read()) == 3", {}),
+        ("x = 1 / 0\nassert add(1, 2) == 3", {}),
+    ],
+)
+def test_tests_that_fail_by_themselves_give_no_verdict(judge, raw, row):
+    with pytest.raises(NoVerdict, match=r"the task's (own code fails|tests fail by themselves): .*Error"):
+        judge("def add(a, b):\n    return a + b", [raw], row)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "assert add(1, 2) == 3\nassert WANTED",
+        "assert add(1, 2) == 3\nopen('no_such_file')",
+        "assert add(1, 2) == 3\nimport no_such_module",
+        "assert globals()['add'](1, 2) == 3",
+    ],
+)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print()",
+        "add = object()",
+        "add = 5",
+        "import no_such_module",
+        "raise ModuleNotFoundError('no_such_module')",
+        "def add(a, b):\n    import no_such_module",
+        "def add(a, b):\n    return WANTED",
+        "def add(a, b):\n    raise NameError('no', name='WANTED')",
+        "def add(a, b):\n    raise FileNotFoundError(2, 'no', 'no_such_file')",
+        "class E(ImportError): pass\ndef add(a, b):\n    raise E",
+    ],
+)
+def test_a_submission_cannot_make_its_own_error_one_of_the_tests(judge, code, raw):
+    assert verdict(judge(code, [raw], {"entry_point": "add"} if "WANTED" in raw else {})) == "RE"
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_a_submission_is_the_module_solution(judge, isolate):
+    raw = "from solution import add as plus\n\ndef test_add():\n    assert plus(1, 2) == 3"
+    wanted = {"a + b": "AC", "a - b": "WA"}
+    for code, verdict_of in wanted.items():
+        assert verdict(judge(f"def add(a, b): return {code}", raw, {"isolate": isolate})) == verdict_of
+    assert verdict(judge("print()", raw, {"isolate": isolate})) == "RE"
+
+
+def test_modules_that_tests_use_without_an_import_are_there(judge):
+    assert verdict(judge("def f(x): return x", ["assert f(3) == math.floor(3.5)"])) == "AC"
+
+
 def test_an_async_function_is_run_to_its_end(judge):
     for code in (
         "async def add(a, b):\n    return a + b",

@@ -94,14 +94,14 @@ def test_one_row_has_one_function():
     [
         "def checker(given, output, expected):\n    return output == expected",
         "class C:\n    def check(self, given, output, expected):\n        return output == expected",
-        "import sys\ngiven, output, expected = (open(p).read() for p in sys.argv[1:])\nprint(output == expected)",
+        "import sys\n_, output, expected = (open(p).read() for p in sys.argv[1:])\nprint(output == expected)",
         "import sys\ndef main():\n    sys.exit(1)",
         "import sys\nsys.exit(0)",
         "pass",
     ],
 )
 def test_a_checker_that_could_only_accept_is_refused(checker):
-    with pytest.raises(BadArgument, match="cannot end with another exit code than 0.*Accepted"):
+    with pytest.raises(BadArgument, match=r"cannot end with another exit code than 0.*Accepted"):
         read_tests({**PAIRS, "checker": checker})
 
 
@@ -126,6 +126,30 @@ def test_asserts_of_humaneval():
 def test_asserts_of_mbpp():
     tests = read_tests(["assert f(1) == 2", "assert f(2) == 3"], {"test_imports": ["import math"]})
     assert (tests.kind, len(tests), tests.preamble) == ("asserts", 2, "import math")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "row", "asked", "unknown"),
+    [
+        (["assert f(1) == 2", "assert len(f(2)) == math.floor(3.5)"], {}, "f", ()),
+        (["assert Stack(1).size == 1"], {}, "Stack", ()),
+        (["from solution import f, g as h\nassert f(h) == 2"], {}, "f", ()),
+        (["assert f(g(1)) == 2"], {}, None, ()),
+        (["assert f(1) == WANTED"], {}, "f", ("WANTED",)),
+        (["assert f(1) == WANTED"], {"problem": "Write f. Define WANTED too."}, "f", ()),
+        (["assert f(g(1)) == 2"], {"entry_point": "f"}, None, ("g",)),
+        (["assert f(g(1)) == 2"], {"entry_point": "f", "test_setup_code": "g = abs"}, "f", ()),
+        (["def g(x):\n    return x\nassert f(g(1)) == 2"], {"text": "What?"}, "f", ()),
+    ],
+)
+def test_what_the_tests_call_and_nothing_defines_is_asked_of_the_submission(pieces, row, asked, unknown):
+    tests = read_tests(pieces, row)
+    assert (tests.asked, tests.unknown) == (asked, unknown)
+
+
+def test_the_module_solution_is_the_submission():
+    raw = "\ufeff'é'; from solution import (a,\n  b as c); assert a(c)\r\nfrom solution import *\nassert d()"
+    assert read_tests([raw[1:]]).inputs == ("'é'; c = b; assert a(c)\r\npass\nassert d()",)
 
 
 @pytest.mark.parametrize(

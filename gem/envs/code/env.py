@@ -226,6 +226,9 @@ def what_to_write(tests: CodeTests) -> str:
         return "Write a Python program that reads standard input and writes standard output."
     if tests.kind == "function" or tests.name:
         return f"Write the Python function `{tests.name}`."
+    if tests.asked:
+        what = "class" if tests.asked in tests.classes or tests.asked[:1].isupper() else "function"
+        return f"Write the Python {what} `{tests.asked}`."
     return "Write it in Python."
 
 

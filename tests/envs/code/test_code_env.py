@@ -269,3 +269,16 @@ def test_without_its_data_an_id_says_how_to_supply_it(env_id, tmp_path, monkeypa
     monkeypatch.setenv("HF_HOME", str(tmp_path / "no cache"))
     with pytest.raises(MissingData, match="GEM_DATA"):
         gem.make(env_id)
+
+
+@pytest.mark.parametrize(
+    ("tests", "asked"),
+    [
+        (["assert first('ab') == 'a'", "assert first('') is None"], "Write the Python function `first`."),
+        (["assert Stack(2).pop() == 2"], "Write the Python class `Stack`."),
+        (["assert first(Stack(2)) == 2"], "Write it in Python."),
+    ],
+)
+def test_the_prompt_names_what_the_tests_call(tests, asked):
+    env = CodeEnv(dataset=[{"text": "Do it.", "test_list": tests}], question_key="text", test_key="test_list")
+    assert asked in env.reset(seed=0)[0]
