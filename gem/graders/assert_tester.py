@@ -1141,10 +1141,38 @@ def _binary(operation: str, name: str, *, swapped: bool) -> Any:
     return method
 
 
+_CONTENT: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("pathlib", "PosixPath"): str,
+    ("pathlib", "PurePosixPath"): str,
+    ("pathlib", "PureWindowsPath"): str,
+    ("uuid", "UUID"): lambda value: value.int,
+    ("array", "array"): list,
+    ("types", "SimpleNamespace"): vars,
+    ("pandas", "Timestamp"): lambda value: (value.value, value.tzinfo is None),
+    ("pandas", "Timedelta"): lambda value: value.value,
+}
+"""What makes an object of a library equal to another of its class, by package and name of the class."""
+
+
+def _same_content(thing: Any, other: Any) -> bool | None:
+    """Return whether a stand-in gives the plain data that the tests' object of _CONTENT has; None elsewhere.
+
+    The submission gives that data without a look at the tests' object, as it would give the data itself.
+    """
+    kind = type(other)
+    key = (str(kind.__module__).partition(".")[0], kind.__name__)
+    known = key in _CONTENT and vars(sys.modules[key[0]]).get(key[1]) is kind
+    if not known or _level(thing) != FOUND or not _opaque(thing):
+        return None
+    return _short(type(thing)) == key[1] and bool(_CONTENT[key](thing) == _CONTENT[key](other))
+
+
 def _order(operation: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, Thing) or _level(self) == MADE:
             return _peer().ask(operation, self, other)
+        if operation in ("eq", "ne") and (same := _same_content(self, other)) is not None:
+            return same == (operation == "eq")
         if operation in ("eq", "ne") or not _plain(other):
             return NotImplemented
         raise Refused("an object of the submission would be compared with the tests' own plain data")

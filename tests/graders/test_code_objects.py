@@ -220,3 +220,54 @@ def test_a_wrong_submission_is_refused_and_plain_python_accepts_it(code, test):
     exec(f"{code}\n{test}", space)  # noqa: S102 - in one process it does pass
     verdict, why = judged(strongest(), code, test, ["Stack"])
     assert verdict == "WA", why
+
+
+LIBRARY = [
+    ("from pathlib import Path", "Path('a/b')", "Path('a/c')"),
+    ("import pathlib", "pathlib.PurePosixPath('a/b')", "pathlib.PurePosixPath('a')"),
+    ("import pathlib", "pathlib.PureWindowsPath('A/b')", "pathlib.PureWindowsPath('a/c')"),
+    ("from uuid import UUID", "UUID(int=1)", "UUID(int=2)"),
+    ("from array import array", "array('i', [1, 2])", "array('i', [1, 3])"),
+    ("from types import SimpleNamespace", "SimpleNamespace(a=1)", "SimpleNamespace(a=1, b=2)"),
+    ("from pandas import Timestamp", "Timestamp('2020-01-01')", "Timestamp('2020-01-01', tz='UTC')"),
+    ("from pandas import Timedelta", "Timedelta('1s')", "Timedelta('2s')"),
+]
+
+
+@pytest.mark.parametrize(("source", "value", "other"), LIBRARY, ids=[value for _, value, _ in LIBRARY])
+def test_an_object_of_a_library_is_equal_to_one_with_the_same_content(source, value, other):
+    pytest.importorskip(source.split()[1])
+    test = (
+        f"{source}\nassert f() == {value} and {value} == f() and [f()] == [{value}] and not f() != {value}\n"
+        f"assert f() != {other} and {other} != f() and not f() == {other}"
+    )
+    assert judged(strongest(), f"{source}\ndef f(): return {value}", test) == ("AC", "")
+
+
+@pytest.mark.parametrize(
+    ("lie", "test"),
+    [
+        (
+            "class PosixPath:\n    def __str__(self): return Same('x')",
+            "from pathlib import Path\nassert f() == Path('a')",
+        ),
+        ("class UUID:\n    int = Same()", "from uuid import UUID\nassert f() == UUID(int=1)"),
+        (
+            "class UUID:\n    int = property(lambda self: self)",
+            "from uuid import UUID\nassert UUID(int=1) == f()",
+        ),
+        (
+            "class SimpleNamespace(dict):\n    a = Same()",
+            "from types import SimpleNamespace as N\nassert f() == N(a=1)",
+        ),
+        (
+            "class array:\n    def __iter__(self): yield self",
+            "from array import array\nassert f() == array('i', [1])",
+        ),
+    ],
+)
+def test_a_class_named_like_one_of_a_library_does_not_decide(lie, test):
+    same = "class Same(str):\n    def __eq__(self, other): return True\n"
+    code = f"{same}{lie}\n    def __eq__(self, other): return True\ndef f(): return {lie.split('(')[0].split(':')[0][6:]}()"
+    verdict, why = judged(strongest(), code, test)
+    assert verdict == "WA", why
