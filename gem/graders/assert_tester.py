@@ -1309,7 +1309,7 @@ class Tester(Peer):
         self.failed: BaseException | None = None  # an assert of the tests, which the submission caught
         self.refused: Refused | None = None
         self.ended = False
-        self.heard = False  # anything of the submission, which may decide how the tests go on
+        self.heard = True  # something of the submission, other than its names: its errors may be its own
         self.asserts: list[range] = []  # the lines of those that can hold
         self.stops = False
 
@@ -1391,6 +1391,7 @@ class Tester(Peer):
         if kind != "names" or not all(isinstance(name, str) for name in names):
             raise Garbled("no names")
         self.space.theirs = frozenset(names)
+        self.heard = False
 
     def receive_output(self, text: str) -> None:
         """Print what the submission printed, for tests that look at it."""
