@@ -1318,6 +1318,7 @@ class Tester(Peer):
         tree = ast.parse(source, "tests.py")
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
+        self.space["__tell__"] = _tell
         theirs = {*self.space.theirs, self.space.entry} - _bound(tree)
         for node in list(ast.walk(tree)):
             match node:
@@ -1326,6 +1327,10 @@ class Tester(Peer):
                     stepped = ast.Call(ast.Name("__step__", ast.Load()), [], [])
                     node.test = ast.BoolOp(ast.Or(), [stepped, node.test])
                     ast.fix_missing_locations(ast.copy_location(node.test, node))
+                    if node.msg is not None and not any(isinstance(n, _WAITS) for n in ast.walk(node.msg)):
+                        later = ast.parse("__tell__(lambda: 0)", mode="eval").body
+                        cast(Any, later).args[0].body = node.msg
+                        node.msg = ast.fix_missing_locations(ast.copy_location(later, node.msg))
                 case ast.ClassDef(body=body):  # where a name that is missing would be no one's
                     loads = {each.id for each in _names(node) if isinstance(each.ctx, ast.Load)}
                     if names := sorted(loads & theirs):
@@ -1550,6 +1555,17 @@ class Tester(Peer):
             cast(Any, known).register(kind)
         self._kept[number] = kind
         return kind
+
+
+_WAITS = (ast.Await, ast.Yield, ast.YieldFrom)
+
+
+def _tell(message: Callable[[], Any]) -> Any:
+    """Return the message of an assert that failed: an error in the message does not undo the failure."""
+    try:
+        return message()
+    except Exception as error:
+        return f"the message of the assert fails: {type(error).__name__}"
 
 
 def _names(tree: ast.AST) -> Iterable[ast.Name]:

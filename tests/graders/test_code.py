@@ -641,6 +641,13 @@ def test_a_submission_cannot_make_its_own_error_one_of_the_tests(judge, code, ra
     assert verdict(judge(code, [raw], {"entry_point": "add"} if "WANTED" in raw else {})) == "RE"
 
 
+@pytest.mark.parametrize("message", ["WANTED", "open('no_such_file')", "f'{add(1, 2).real}'", "add(1)"])
+def test_an_assert_that_fails_is_wrong_whatever_its_message_does(judge, message):
+    raw = [f"def test_add():\n    got = add(1, 2)\n    assert got == 3, {message}"]
+    assert verdict(judge("def add(a, b): return a + b", raw, {"entry_point": "add"})) == "AC"
+    assert verdict(judge("def add(a, b): return a - b", raw, {"entry_point": "add"})) == "WA"
+
+
 @pytest.mark.parametrize("isolate", [True, False])
 def test_a_submission_is_the_module_solution(judge, isolate):
     raw = "from solution import add as plus\n\ndef test_add():\n    assert plus(1, 2) == 3"
