@@ -114,7 +114,7 @@ def test_cat_shows_a_transcript_whose_text_cannot_steer_the_terminal(path, capsy
             "say \\x1b[2Jfive\n\nagent> fi\\x07ve\n\nreward 0.5\n\nbye\n\nsolved after 1 turn, return 0.5\n"
         )
     _, out, _ = run(capsys, "cat", path, "2")
-    assert out.endswith("no verdict: ValueError in env: it \\x1b[31mbroke\n")
+    assert out.endswith("No verdict after 1 turn: ValueError in env: it \\x1b[31mbroke\n")
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ LOADERS = {
     "gem/cli/export.py": {"load": OWN},
     "gem/cli/exploitability.py": {"load": OWN},
     "gem/codec.py": {"TaskRef": MARKED, "attrgetter": OWN},
+    "gem/doctor.py": {"load": OWN},
     "gem/envs/bridges/agentdojo.py": {"yaml.safe_load": PLAIN},
     "gem/envs/bridges/bfcl.py": {"import_module": OWN},
     "gem/envs/bridges/remote.py": {"TaskRef": GIVEN},
