@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from gem.errors import BadArgument
+from gem.graders.assert_tester import bound_names
 
 FORMS = (
     "asserts at the top level; `def check(candidate)` with the row's entry_point; functions test_* without "
@@ -62,8 +63,8 @@ def parse_code(code: str) -> ast.Module:
     return ast.parse(code)
 
 
-def _parse(code: str) -> ast.Module | None:
-    """Parse code that was checked; None if that takes more room than there is here."""
+def parse_or_none(code: str) -> ast.Module | None:
+    """Parse code; None if it is no Python, or if that takes more room than there is here."""
     try:
         return parse_code(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -78,7 +79,7 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
     Raises:
         BadArgument: for tests that could decide nothing, or need what is not there.
     """
-    tree = _parse(code)
+    tree = parse_or_none(code)
     if tree is None:
         return code
     calls = []
@@ -95,7 +96,7 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
     ]
     for name in functions:
         _check_function(top[name], code)
-    around = _parse("\n".join([preamble, code, *calls, *functions, *classes]))
+    around = parse_or_none("\n".join([preamble, code, *calls, *functions, *classes]))
     if around is not None and not can_decide(around, running=classes):
         why = "they are never run" if any(map(_decides, ast.walk(tree))) else "there are none"
         if check is not None and entry is None:
@@ -112,7 +113,7 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
 
 def import_submission(code: str) -> tuple[str, frozenset[str]]:
     """Return tests without ``from solution import ...``, which KodCode writes, and the names imported so."""
-    tree = _parse(code)
+    tree = parse_or_none(code)
     nodes = [
         node
         for node in (ast.walk(tree) if tree else ())
@@ -134,9 +135,9 @@ def import_submission(code: str) -> tuple[str, frozenset[str]]:
 def find_free_names(pieces: Iterable[str], preamble: str) -> tuple[set[str], set[str]]:
     """Return the names that tests use and nothing before them defines, and those of them that are called."""
     free, called = set[str](), set[str]()
-    before = _bound(_parse(preamble))
+    before = bound_names(parse_or_none(preamble) or ast.Module([], []))
     for piece in pieces:
-        tree = _parse(piece)
+        tree = parse_or_none(piece)
         if tree is None:
             continue
         nodes = list(ast.walk(tree))
@@ -147,7 +148,7 @@ def find_free_names(pieces: Iterable[str], preamble: str) -> tuple[set[str], set
             and isinstance(node.value, ast.Name)
             and node.value.id in _MODULES
         }
-        own = before | _bound(tree) | modules | _BUILTIN
+        own = before | bound_names(tree) | modules | _BUILTIN
         free |= {node.id for node in nodes if isinstance(node, ast.Name)} - own
         called |= {_name(node.func) for node in nodes if isinstance(node, ast.Call)} & free
     return free, called
@@ -155,7 +156,7 @@ def find_free_names(pieces: Iterable[str], preamble: str) -> tuple[set[str], set
 
 def find_imports(code: str) -> str:
     """Return the imports at the top level of code."""
-    tree = _parse(code)
+    tree = parse_or_none(code)
     imports = (each for each in (tree.body if tree else ()) if isinstance(each, ast.Import | ast.ImportFrom))
     return "\n".join(map(ast.unparse, imports))
 
@@ -163,24 +164,6 @@ def find_imports(code: str) -> str:
 _BUILTIN = {*dir(builtins), "__file__", "__builtins__"}
 _MODULES = {*sys.stdlib_module_names, "numpy", "np", "pandas", "pd", "scipy", "sympy"}
 """Modules that tests may use as if they had imported them."""
-
-
-def _bound(tree: ast.AST | None) -> set[str]:
-    """Return the names that code binds in any scope."""
-    bound = set[str]()
-    for node in ast.walk(tree) if tree else ():
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(name)
-            case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-                bound.add(name)
-            case ast.alias():
-                bound.add((node.asname or node.name).partition(".")[0])
-            case ast.Name(id=name, ctx=ast.Store()):
-                bound.add(name)
-            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-                bound.add(name)
-    return bound
 
 
 def _parameters(function: Function) -> list[str]:
@@ -231,7 +214,7 @@ def _check_main(tree: ast.Module, code: str) -> None:
 
 def defines_check(code: str) -> bool:
     """Return whether a checker is a function `check`, and no program."""
-    tree = _parse(code)
+    tree = parse_or_none(code)
     for node in tree.body if tree else ():
         match node:
             case ast.FunctionDef(name="check") | ast.AsyncFunctionDef(name="check"):
@@ -249,7 +232,7 @@ def check_verdicts(code: str) -> None:
     Raises:
         BadArgument: for such a checker.
     """
-    tree = _parse(code)
+    tree = parse_or_none(code)
     if tree is not None and not defines_check(code) and not can_decide(tree, main=True):
         raise BadArgument(
             f"the checker is a program that cannot end with another exit code than 0: {code!r:.200}. "

@@ -1319,7 +1319,7 @@ class Tester(Peer):
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
         self.space["__tell__"] = _tell
-        theirs = {*self.space.theirs, self.space.entry} - _bound(tree)
+        theirs = {*self.space.theirs, self.space.entry} - bound_names(tree)
         for node in list(ast.walk(tree)):
             match node:
                 case ast.Assert() if not isinstance(node.test, ast.Constant):
@@ -1572,7 +1572,7 @@ def _names(tree: ast.AST) -> Iterable[ast.Name]:
     return (each for each in ast.walk(tree) if isinstance(each, ast.Name))
 
 
-def _bound(tree: ast.AST) -> set[str]:
+def bound_names(tree: ast.AST) -> set[str]:
     """Return the names that code binds in any scope."""
     bound = {each.id for each in _names(tree) if not isinstance(each.ctx, ast.Load)}
     for node in ast.walk(tree):
@@ -1583,6 +1583,8 @@ def _bound(tree: ast.AST) -> set[str]:
                 bound.add(name)
             case ast.alias():
                 bound.add((node.asname or node.name).partition(".")[0])
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                bound.add(name)
     return bound
 
 

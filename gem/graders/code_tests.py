@@ -18,6 +18,7 @@ from gem.graders.assert_forms import (
     find_free_names,
     import_submission,
     parse_code,
+    parse_or_none,
 )
 from gem.graders.compare import check_compare, plain, read_int, write_plain
 from gem.plugins import check_parameters
@@ -331,11 +332,8 @@ def _code_of(prompt: str, name: str) -> tuple[str, str]:
     A question in words is not code and is never put before a submission.
     """
     for body in ("", "\n    pass", "\n        pass"):
-        try:
-            tree = parse_code(prompt + body)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for node in tree.body:
+        tree = parse_or_none(prompt + body)
+        for node in tree.body if tree else ():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and node.name == name:
                 first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
                 return prompt, "".join(prompt.splitlines(keepends=True)[: first - 1])
@@ -344,9 +342,8 @@ def _code_of(prompt: str, name: str) -> tuple[str, str]:
 
 def find_definitions(code: str) -> frozenset[str] | None:
     """Return the names that code binds at its top level; None if it does not compile."""
-    try:
-        tree = parse_code(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parse_or_none(code)
+    if tree is None:
         return None
     names: set[str] = set()
     left: list[ast.AST] = [tree]
@@ -406,10 +403,8 @@ def evident_classes(sources: Sequence[str]) -> set[str]:
     names: set[str] = set()
     own: set[str] = set()
     for source in sources:
-        try:
-            nodes = list(ast.walk(parse_code(source)))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
+        tree = parse_or_none(source)
+        nodes = list(ast.walk(tree)) if tree else []
         made: dict[str, str] = {}  # variable: the class that it was made of
         for node in nodes:
             match node:
@@ -461,10 +456,8 @@ def _named_classes(row: Mapping[str, Any], sources: Sequence[str]) -> set[str]:
         return set()
     called, own = set[str](), set[str]()
     for source in sources:
-        try:
-            nodes = list(ast.walk(parse_code(source)))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
+        tree = parse_or_none(source)
+        nodes = list(ast.walk(tree)) if tree else []
         called |= {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
         own |= {n.name for n in nodes if isinstance(n, ast.ClassDef)}
     return class_names & called - own
