@@ -243,24 +243,46 @@ def fences(text: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield start, end, language and content of each closed fenced block.
 
     A block ends at its closing fence: text after that on the same line is outside. As in CommonMark, a line
-    indented by four or more columns beyond the opening fence is content, as in a docstring's example.
+    indented by four or more columns beyond the opening fence is content, as in a docstring's example. Where
+    no other fence closes the block, the last of these does, if it is none of a pair.
     """
     opened: re.Match[str] | None = None
-    deepest = 0
+    deep: list[re.Match[str]] = []
     for fence in _FENCE.finditer(text):
-        mark, column = fence[2], len(fence[1].expandtabs(4))
         if opened is None:
-            opened, deepest = fence, column + 3
-        elif column > deepest:
-            continue
-        elif mark[0] == opened[2][0] and len(mark) >= len(opened[2]) and not fence[3]:
-            body = text[opened.end() + 1 : fence.start()]
-            if opened[1] and body.lstrip("\n").startswith(opened[1]):  # a list's indentation, not the block's
-                body = re.sub(rf"^[ \t]{{1,{len(opened[1])}}}", "", body, flags=re.MULTILINE)
-            yield opened.start(1), fence.end(2), _language(opened[3]), body
+            opened, deep = fence, []
+        elif _column(fence) > _column(opened) + 3:
+            deep.append(fence)
+        elif _closes(fence, opened):
+            yield _read_block(text, opened, fence)
             opened = None
-        elif mark[0] == opened[2][0] and len(mark) >= len(opened[2]):
-            opened, deepest = fence, column + 3  # its label says: a block before it broke off, as in thinking
+        elif fence[2].startswith(opened[2]):  # its label says: the block before broke off, as in thinking
+            yield from _close_deep(text, opened, deep)
+            opened, deep = fence, []
+    if opened is not None:
+        yield from _close_deep(text, opened, deep)
+
+
+def _column(fence: re.Match[str]) -> int:
+    return len(fence[1].expandtabs(4))
+
+
+def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
+    return fence[2].startswith(opened[2]) and not fence[3]
+
+
+def _close_deep(
+    text: str, opened: re.Match[str], deep: list[re.Match[str]]
+) -> Iterator[tuple[int, int, str, str]]:
+    if len(deep) % 2 and _closes(deep[-1], opened):
+        yield _read_block(text, opened, deep[-1])
+
+
+def _read_block(text: str, opened: re.Match[str], closing: re.Match[str]) -> tuple[int, int, str, str]:
+    body = text[opened.end() + 1 : closing.start()]
+    if opened[1] and body.lstrip("\n").startswith(opened[1]):  # a list's indentation, not the block's
+        body = re.sub(rf"^[ \t]{{1,{len(opened[1])}}}", "", body, flags=re.MULTILINE)
+    return opened.start(1), closing.end(2), _language(opened[3]), body
 
 
 def _language(label: str) -> str:

@@ -377,9 +377,23 @@ def test_a_fence_deep_in_a_block_is_its_content(indent, opening):
 @pytest.mark.parametrize("indent", ["", "    ", "\t"])
 def test_a_closing_fence_is_indented_at_most_three_columns_more(indent):
     for more, closes in {"": True, "   ": True, "    ": False, "\t": False}.items():
-        found = code(f"{indent}~~~\n{indent}a\n{indent}{more}~~~")
-        assert found == ("a" if closes else None)
+        found = code(f"{indent}~~~\n{indent}a\n{indent}{more}~~~\n{indent}~~~")
+        assert found == ("a" if closes else f"a\n{more}~~~")
     assert code(f"{indent}~~~\n{indent}a\n~~~") == "a"
+
+
+@pytest.mark.parametrize("behind", ["", "\nSo.", "\nUse:\n```python\nprint(f(3))\n```"])
+def test_a_deep_fence_closes_a_block_that_nothing_else_closes(behind):
+    program = "def f(x):\n    return x"
+    ((_, _, label, body), *others) = fences(f"```python\n{program}\n    ```{behind}")
+    assert (label, body) == ("python", program + "\n")
+    assert len(others) == ("print" in behind)
+
+
+def test_a_pair_of_deep_fences_closes_no_block_that_breaks_off():
+    text = "```python\n" + DOCUMENTED.format(opening="```")
+    assert code(text) is None
+    assert code(text + "\n    ```") == DOCUMENTED.format(opening="```")
 
 
 def test_what_stands_behind_a_closing_fence_is_outside_of_the_block():
