@@ -106,10 +106,20 @@ def _refill_dict(container: Any, items: list[Any], more: Any) -> None:
 
 
 def _dict_items(container: Any) -> Iterable[Any]:
-    """Return the items in order; an OrderedDict has an order of its own, apart from its base dict's."""
-    if isinstance(container, collections.OrderedDict):
+    """Return the items in order; an OrderedDict has an order of its own, apart from its base dict's.
+
+    It hashes its keys to find that order, so a key that is an object of the other process would be asked.
+    """
+    if isinstance(container, collections.OrderedDict) and all(map(_hashes_alone, dict.keys(container))):
         return collections.OrderedDict.items(container)
     return dict.items(container)
+
+
+def _hashes_alone(key: Any) -> bool:
+    kind = type(key)
+    if kind is tuple or kind is frozenset:
+        return all(map(_hashes_alone, key))
+    return key is None or kind is bool or kind in SCALARS or _value_type(kind) is not None
 
 
 def _refill_set(container: Any, items: list[Any], more: Any) -> None:
@@ -317,6 +327,9 @@ class Peer:
         self._shared_numbers: dict[int, int] = {}
         self._fresh: set[int] = set()
         self._named: set[int] = set()  # in the message that is being written
+        self._filling: set[int] = set()  # containers that are half full: hashing an item may ask
+        self._reading = 0  # messages that are being decoded, each in the middle of the one before
+        self._other_reads = False  # whether the other process is in the middle of one
         self._kept: dict[int, Any] = {}  # stand-ins that cannot be referred to weakly
         self._lock = _thread.RLock()
         self.printed = Printed()
@@ -366,10 +379,16 @@ class Peer:
         return OPERATIONS[operation](*operands)
 
     def _send(self, kind: str, operation: str, value: Any) -> None:
-        changed, dropped = self._changes(), self._drops()
-        released, self._released = sorted(self._released), set()
+        changed = self._changes()
+        dropped, released = list[int](), list[int]()
+        if not (self._reading or self._other_reads):  # the rest of that message may name what is released
+            dropped = self._drops()
+            released, self._released = sorted(self._released), set()
+        self._fresh.clear()
+        self._named.clear()
+        reads = self._reading > 0
         data = json.dumps(
-            [kind, operation, value, changed, dropped, released, self.printed.take_text()]
+            [kind, operation, value, changed, dropped, released, reads, self.printed.take_text()]
         ).encode()
         view = memoryview(len(data).to_bytes(4, "big") + data)
         try:
@@ -383,8 +402,11 @@ class Peer:
         size = int.from_bytes(self._exactly(4), "big")
         if size > LONGEST:
             raise TooLong(f"a reply of more than {LONGEST} bytes")
+        data = self._exactly(size)
+        self._reading += 1
         try:
-            kind, operation, value, changed, dropped, released, text = json.loads(self._exactly(size))
+            kind, operation, value, changed, dropped, released, reads, text = json.loads(data)
+            self._other_reads = reads is True
             raw_value = value
             # In the order in which they were written: a value may bring a container that a change names.
             if kind == "ask":
@@ -402,6 +424,8 @@ class Peer:
             self.receive_output(str(text))
         except Exception as error:
             raise Garbled(f"a message that cannot be read ({type(error).__name__}: {error})"[:300]) from None
+        finally:
+            self._reading -= 1
         known = kind in ("ask", "value", "names") or (kind == "raised" and isinstance(value, BaseException))
         if not known or not isinstance(operation, str):
             raise Garbled("a message of no kind")
@@ -446,7 +470,8 @@ class Peer:
                 done.add(number)
                 container, base, before = self._shared[number]
                 now = _items(container, base)
-                if number not in self._fresh and not _same(now, before, base):
+                ready = number not in self._fresh and number not in self._filling
+                if ready and not _same(now, before, base):
                     self._shared[number] = (container, base, now)
                     changed.append([number, self._contents(now, base), self._more(container)])
         return changed
@@ -461,8 +486,6 @@ class Peer:
                 dropped.append(number)
                 self._forget(number)
             del entry
-        self._fresh.clear()
-        self._named.clear()
         return dropped
 
     def _contents(self, items: list[Any], base: type, depth: int = 0) -> Any:
@@ -481,13 +504,13 @@ class Peer:
 
     def _refill(self, number: int, items: Any, more: Any) -> None:
         container, base, _ = self._shared[number]
-        self._fill(container, base, items, more)
-        self._look(number)
+        self._fill(number, container, base, items, more)
 
-    def _fill(self, container: Any, base: type, items: Any, more: Any) -> None:
+    def _fill(self, number: int, container: Any, base: type, items: Any, more: Any) -> None:
         filled: list[Any]
         if base not in CONTAINERS:
             _refill_array(container, _array_of(*items))
+            self._look(number)
             return
         if base is dict:
             filled = [(self.decode(key), self.decode(value)) for key, value in items]
@@ -496,7 +519,12 @@ class Peer:
         else:
             filled = items if _as_json(items) else [self.decode(item) for item in items]
         factory = self.decode(more) if type(container) is collections.defaultdict else None
-        CONTAINERS[base][1](container, filled, factory)
+        self._filling.add(number)
+        try:
+            CONTAINERS[base][1](container, filled, factory)
+        finally:
+            self._filling.discard(number)
+        self._look(number)
 
     # -- values
 
@@ -625,8 +653,7 @@ class Peer:
             raise Garbled("a container's number that is taken")
         container = kind(maxlen=more) if kind is collections.deque else kind()
         self._share(number, container, base)  # before its items, which may hold it
-        self._fill(container, base, items, more)
-        self._look(number)
+        self._fill(number, container, base, items, more)
         return container
 
     def decode_object(self, value: dict[str, Any]) -> Any:
@@ -1506,8 +1533,7 @@ class Tester(Peer):
         if number in self._shared or not isinstance(number, int) or not issubclass(type(container), base):
             raise Garbled("a container's number that is taken")
         self._share(number, container, base)
-        self._fill(container, base, contents, None)
-        self._look(number)
+        self._fill(number, container, base, contents, None)
 
     def _class(self, described: Any) -> Any:
         """Return the class that stands in for one of the submission, or the builtin one."""
