@@ -39,7 +39,7 @@ class Image:
         return not _NAMED.fullmatch(self.alt)
 
 
-_NAMED = re.compile(r"\s*\[[^\[\]\n]*\]\s*")
+_NAMED = re.compile(r"\s*\[[^\[\]\n]*[^\W\d_]{3}[^\[\]\n]*\]\s*")  # a row of a board has no word
 
 
 Part = Text | Image

@@ -62,7 +62,7 @@ def test_a_name_in_brackets_describes_no_picture(alt):
         check_pictures([obs], f"a reader of {alt!r}", strict=False)
 
 
-@pytest.mark.parametrize("alt", ["", "[1] . [2]", "[. .]\n[x .]", "a board"])
+@pytest.mark.parametrize("alt", ["", "[1] . [2]", "[. .]\n[x .]", "[3, 4, 5]", "[_ X O]", "a board"])
 def test_text_that_stands_for_a_picture_is_taken_with_one_warning(alt):
     reader = f"a reader of {alt!r}"
     with pytest.warns(UserWarning, match="its score is one of text"):

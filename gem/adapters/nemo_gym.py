@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.adapters.engine import run_call
-from gem.adapters.prompts import news, read_task, seeded_tasks, task_text
+from gem.adapters.prompts import check_question, news, read_task, seeded_tasks, task_text
 from gem.adapters.records import describe_failure, whole_file
 from gem.agents.outcomes import Verdict, judge, reply
 from gem.agents.responses import Responses
@@ -157,6 +157,7 @@ class GemServer(GymnasiumServer):
         self.session_state[session_id] = session
         if not session.talk.asks:
             raise NoVerdict(f"the episode ended before a turn: {session.talk.episode.stop}")
+        check_question(session.talk.asks[0], "a model of NeMo Gym")
         return _read_news(session.talk.asks[0])[0], {
             "supports_explicit_close": True,
             "supports_step_idempotency": True,

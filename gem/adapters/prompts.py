@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from gem import codec, seeding
-from gem.content import Message
+from gem.content import Message, check_pictures
 from gem.errors import BadArgument
 from gem.naming import fix_name
 from gem.record import SEAT, Ask
@@ -84,3 +84,12 @@ def news(ask: Ask) -> list[Message]:
     """Return the messages of an ask since the last answer, for a trainer that keeps the conversation."""
     last = [number for number, message in enumerate(ask.messages) if message.role == "assistant"]
     return list(ask.messages[last[-1] + 1 if last else 0 :])
+
+
+def check_question(ask: Ask, reader: str) -> None:
+    """Check that a model that reads text alone can answer an ask.
+
+    Raises:
+        BadArgument: for a first question with a picture that no text describes.
+    """
+    check_pictures((message.content for message in news(ask)), reader, strict=not ask.turn)

@@ -127,10 +127,9 @@ class GemEnvManager(TrajEnvManager):
             if episode is None:
                 break
             usable = episode.scored and bool(episode.turns)
-            broken = 0 if usable else broken + 1
+            broken = 0 if episode.scored else broken + 1
             if broken == PATIENCE:
-                why = episode.error or f"it ended before a turn ({episode.stop})"
-                raise NoVerdict(f"{PATIENCE} episodes of {episode.spec} broke; the last: {why}")
+                raise NoVerdict(f"{PATIENCE} episodes of {episode.spec} broke; the last: {episode.error}")
             self.queue_rollout(began, self.make_rollout(episode) if usable else self.make_placeholder())
         self.queue_rollout(self.current_step, None)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from gem import registry, seeding
 from gem.adapters.engine import run_call
-from gem.adapters.prompts import news
+from gem.adapters.prompts import check_question, news
 from gem.errors import BadArgument, NoVerdict, needs_extra
 from gem.history import HistoryPolicy
 from gem.record import Episode, Limits, Reply
@@ -111,6 +111,7 @@ class GemEnv(vf.Env[GemEnvConfig]):
                 trace = chat.trace
                 trace.rewards["return"] = None
                 while talk.asks:
+                    check_question(talk.asks[0], "a model of verifiers")
                     segment = await chat.turn("\n\n".join(each.text for each in news(talk.asks[0])))
                     reply = Reply(segment.last_reply, finish="context" if segment.terminated else "stop")
                     if segment.terminated and trace.errors:

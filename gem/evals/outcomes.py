@@ -66,18 +66,24 @@ class Outcome:
 
 
 def advise_on_seats(outcomes: Iterable[Outcome]) -> str:
-    """Return the option for each seat of the games of several seats; '' where there is none."""
+    """Return the option for each seat of the games of several seats; '' where there is none.
+
+    The environments are named where they differ in their seats.
+    """
+    outcomes = list(outcomes)
     games = {outcome.env: outcome.seats for outcome in outcomes if outcome.seats}
-    every = dict.fromkeys(seat for seats in games.values() for seat in seats)
-    return " or ".join(f"--seat {seat}" for seat in every)
+    options = {env: " or ".join(f"--seat {seat}" for seat in seats) for env, seats in games.items()}
+    if len({*options.values()}) == 1 and all(outcome.seats for outcome in outcomes):
+        return next(iter(options.values()))
+    return "; ".join(f"in {env} {option}" for env, option in options.items())
 
 
 def check_returns(outcomes: Iterable[Outcome]) -> list[str]:
     """Return warnings about returns that are means over seats.
 
     Raises:
-        BadArgument: where no environment has another return, and none can differ: what one seat wins, the
-            others lose.
+        BadArgument: where no environment has another return, and none differs, as where one seat wins what
+            the others lose.
     """
     outcomes = list(outcomes)
     warnings, useless = [], []
@@ -88,7 +94,7 @@ def check_returns(outcomes: Iterable[Outcome]) -> list[str]:
             continue
         returns = [outcome.reward for outcome in own if outcome.reward is not None]
         same = max(returns) - min(returns) < 1e-9 and any(outcome.success is None for outcome in own)
-        why = f", which is {returns[0]:.3g} in every episode, whoever wins" if same else ""
+        why = f", which is {returns[0]:.3g} in every episode here" if same else ""
         warnings.append(f"{env}: the return is the mean over the seats{why}; to compare one seat, {advice}.")
         useless += [env] * same
     if useless == [*envs]:

@@ -65,7 +65,7 @@ def compute_rewards(
 
     Args:
         name: see find_reward.
-        episodes: all episodes with a verdict.
+        episodes: all episodes with a verdict. One without a turn of the seat gets [], and is in no group.
         seat: whose turns.
         gaps: gets why the reward gives an episode none, by the episode's id; its list is then empty. None:
             the error is raised.
@@ -75,18 +75,19 @@ def compute_rewards(
             it raises that.
     """
     reward, what = find_reward(name), f"reward {name}"
-    groups = _group(episodes)
+    played = [episode for episode in episodes if episode.turns_of(seat)]
+    groups = _group(played)
     compares = declares(reward, "group")
     given: list[list[float]] = []
     with ExitStack() as last:
         calls: list[Callable[[], Any]] = []
-        for episode in episodes:
+        for episode in played:
             others = (groups[episode.group],) if compares else ()
             calls.append(partial(reward, episode, episode.turns_of(seat), *others))
         if inspect.iscoroutinefunction(reward):
             loop = last.enter_context(closing(LoopThread()))  # its end cancels what is still awaited
             calls = [loop.submit(call()).result for call in calls]
-        for episode, call in zip(episodes, calls, strict=True):
+        for episode, call in zip(played, calls, strict=True):
             try:
                 row = call_foreign(f"{what} (episode {episode.id})", call)
                 if gaps is not None:
@@ -97,9 +98,10 @@ def compute_rewards(
                     raise
                 gaps[episode.id] = str(error)
                 given.append([])
-    if gaps is not None:
-        return given
-    return check_turns(what, given, [[0.0] * len(episode.turns_of(seat)) for episode in episodes])
+    if gaps is None:
+        given = check_turns(what, given, [[0.0] * len(episode.turns_of(seat)) for episode in played])
+    rows = iter(given)
+    return [next(rows) if episode.turns_of(seat) else [] for episode in episodes]
 
 
 def measure_reward(name: str, episodes: Sequence[Episode], store: Any = None) -> list[Episode]:

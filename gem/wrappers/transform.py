@@ -11,7 +11,8 @@ class TransformAction(EnvWrapper):
     r"""A wrapper that passes ``fn(action)`` to the environment.
 
     ``sample_random_action()`` and ``solve()`` return actions in the environment's own form, so `fn` should
-    not change an action that already has this form.
+    not change an action that already has this form. It may get an empty action: a model's, or the one that
+    ends an episode which was over when it began.
 
     >>> import gem
     >>> env = TransformAction(gem.make("game:GuessTheNumber-v0-easy"), lambda text: f"\\boxed{{{text}}}")

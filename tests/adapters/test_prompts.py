@@ -1,8 +1,10 @@
 import pytest
 
 from gem import make
-from gem.adapters.prompts import read_task, seeded_tasks, task_text
+from gem.adapters.prompts import check_question, read_task, seeded_tasks, task_text
+from gem.content import Image, Message, Text
 from gem.errors import BadArgument, UnknownEnv
+from gem.record import SEAT, Ask
 from gem.specs import TaskRef
 
 EASY = "game:GuessTheNumber-v0-easy"
@@ -53,3 +55,12 @@ def test_an_environment_of_ones_own_module_comes_back_where_it_was_written(tmp_p
     assert type(make(read_task(task_text(TaskRef("own_module:Own", seed=1))))).__name__ == "Own"
     with pytest.raises(BadArgument, match="--trust"):
         make(read_task(theirs))
+
+
+def test_a_first_question_with_a_picture_is_refused_to_text_models():
+    picture = Image(b"", alt="[a geometric figure]")
+    seen = Message("user", (Text("How long is x?"), picture))
+    with pytest.raises(BadArgument, match="a model of X reads text alone"):
+        check_question(Ask("e", SEAT, 0, (seen,)), "a model of X")
+    answered = (seen, Message("assistant", "2"), Message("user", "Right."))
+    check_question(Ask("e", SEAT, 1, answered), "a model of X")

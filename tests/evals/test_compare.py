@@ -8,6 +8,7 @@ from gem.agents import RandomAgent, SolverAgent
 from gem.codec import task_key
 from gem.errors import BadArgument
 from gem.evals import Outcome, compare, evaluate, read_run
+from gem.evals.outcomes import advise_on_seats
 from gem.evals.power import floors, plan_noise, suites
 from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
@@ -346,6 +347,8 @@ def test_what_has_no_success_but_by_seat_names_the_seats(tmp_path):
         with pytest.raises(BadArgument, match="own success: --seat black or --seat white") as told:
             ask()
         assert "--metric return" not in str(told.value)
+    mixed = [*run, *stored(tmp_path / "b.jsonl", episode(9)).outcomes]
+    assert advise_on_seats(mixed) == "in test:Go --seat black or --seat white"
 
 
 def test_a_mean_return_over_seats_that_cannot_differ_is_refused(tmp_path):

@@ -41,6 +41,17 @@ def test_a_reward_that_compares_gets_the_samples_of_its_task(named):
     assert compute_rewards(named(lambda episode, turns: [1.0]), episodes, "agent") == [[1.0]] * 4
 
 
+@pytest.mark.parametrize("compares", [False, True])
+def test_an_episode_without_a_turn_is_not_asked_about(named, compares):
+    async def shortest(episode, turns):
+        return [-float(len(turns[-1].action))] * len(turns)
+
+    episodes = play("aaaa", "a", "bb", "bbbbbb")
+    episodes[1].turns = []
+    expected = [[0.0], [], [4.0], [0.0]] if compares else [[-4.0], [], [-2.0], [-6.0]]
+    assert compute_rewards(named(relative if compares else shortest), episodes, "agent") == expected
+
+
 def test_a_reward_that_compares_needs_several_samples(named):
     name = named(relative)
     assert find_reward(name) is relative

@@ -201,6 +201,10 @@ def test_only_a_handshake_opens_an_episode(serving):
     client.send({"jsonrpc": "1.0", "id": 1, "method": "initialize"})
     client.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize"}])
     client.send({"jsonrpc": "2.0", "id": None, "method": "initialize"})
+    handshake = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
+    for params in ([], 7, "x"):
+        assert SESSION not in client.send({**handshake, "params": params}).headers
+    assert client.send({**handshake, "params": {}}, **{"mcp-protocol-version": "1"}).status_code == 400
     assert len(server.application.sessions) == 0
 
 

@@ -64,11 +64,20 @@ def blame_answer(error: Exception) -> bool:
     """Whether a game raised an exception for what is in the answer; any other is a fault of the package.
 
     An answer can hold a number that is too large, a name or a place that the game does not have, or nothing
-    that the game's pattern finds. It cannot empty a deck or remove an attribute.
+    that the game's pattern finds. It cannot empty a deck, remove an attribute or change a call.
     """
     if isinstance(error, AttributeError):
         return error.obj is None and error.name in dir(re.Match)
-    return isinstance(error, (ValueError, LookupError, OverflowError)) and "empty" not in str(error)
+    kinds = (ValueError, LookupError, OverflowError, TypeError)
+    return isinstance(error, kinds) and not _OWN_FAULT.match(str(error))
+
+
+_OWN_FAULT = re.compile(
+    r"'?(pop|popitem\(\):|cannot choose) .*empty|(min|max)\(\) .*empty|empty range|"
+    r"[\w.<>]+\(\) (got|takes|missing) ",
+    re.IGNORECASE,
+)
+"""How the message of an empty deck or a wrong call begins; the answer may be in the rest."""
 
 
 @functools.cache

@@ -83,10 +83,13 @@ def _weaken(sql: str, part: Sequence[_Token]) -> Iterator[str]:
     if len(part) == 3 and words[1] == "=" and _COLUMN.fullmatch(words[0]) and _COLUMN.fullmatch(words[2]):
         return
     yield "1"
-    outer = [token.word for token in part if token.depth == part[0].depth]
+    places = [place for place, token in enumerate(part) if token.depth == part[0].depth]
+    outer = [words[place] for place in places]
     if "BETWEEN" in outer and "OR" not in outer:
-        between = words.index("BETWEEN")
-        both = words.index("AND", between)
+        nth = outer.index("BETWEEN")
+        if "AND" not in outer[nth:]:
+            return
+        between, both = places[nth], places[outer.index("AND", nth)]
         value = sql[part[0].start : part[between].start]
         yield f"{value}>= {sql[part[between].end : part[both].start].strip()}"
         yield f"{value}<={sql[part[both].end : part[-1].end]}"

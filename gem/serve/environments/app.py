@@ -38,7 +38,7 @@ with needs_extra("serving environments", "starlette", "serve"):
     from starlette.types import Receive, Scope, Send
 
 from gem.serve.environments.guard import Guard, check_origins
-from gem.serve.mcp.http import SESSION_HEADER, answer_post, answer_request, refuse
+from gem.serve.mcp.http import SESSION_HEADER, answer_post, answer_request, refuse, refuse_version
 
 STATUS = {"CAPACITY_REACHED": 503, "EXECUTION_ERROR": 409, "TOO_LONG": 413}
 """The HTTP statuses of error codes; any other code gives 422."""
@@ -291,6 +291,8 @@ class Application:
             return refuse("accepted: POST; and DELETE, to end an episode that a handshake began.", 405)
         body = await self._body(request)
         if is_handshake(body):
+            if (refused := refuse_version(request.headers)) is not None:
+                return refused  # before an episode begins
             key, opened = await self.episodes.open(offer)
             answered = await answer_post(opened.endpoint, request.headers, body)
             answered.headers[SESSION_HEADER] = key

@@ -78,6 +78,7 @@ def is_handshake(body: bytes) -> bool:
         isinstance(message, dict)
         and (message.get("method"), message.get("jsonrpc")) == ("initialize", "2.0")
         and type(message.get("id")) in (str, int)
+        and isinstance(message.get("params"), dict | None)
     )
 
 

@@ -37,13 +37,20 @@ async def answer_request(endpoint: Endpoint, request: Request, message_bytes: in
 
 async def answer_post(endpoint: Endpoint, headers: Headers, body: bytes) -> Response:
     """Return the answer to a POST: a JSON-RPC answer, or 202 without a body where there is none."""
-    version = headers.get(VERSION_HEADER)
-    if version is not None and version not in VERSIONS:
-        return refuse(f"{VERSION_HEADER} is {version!r:.40}; accepted: {', '.join(VERSIONS)}.")
-    answer = await endpoint.answer(body, version)
+    if (refused := refuse_version(headers)) is not None:
+        return refused
+    answer = await endpoint.answer(body, headers.get(VERSION_HEADER))
     if answer is None:
         return Response(status_code=202)
     return Response(answer, 400 if answer.startswith(ERRORS) else 200, media_type="application/json")
+
+
+def refuse_version(headers: Headers) -> Response | None:
+    """Return the answer to a request with a version of the protocol that is not accepted, else None."""
+    version = headers.get(VERSION_HEADER)
+    if version is None or version in VERSIONS:
+        return None
+    return refuse(f"{VERSION_HEADER} is {version!r:.40}; accepted: {', '.join(VERSIONS)}.")
 
 
 def refuse(why: str, status: int = 400) -> Response:

@@ -263,6 +263,15 @@ def trained_agent(
     return policy.agent
 
 
+def _find_device(device: str) -> str:
+    """Return the device of a run, or its nearest here: another GPU, else the CPU."""
+    if not device.startswith("cuda"):
+        return device
+    if not torch.cuda.is_available():
+        return "cpu"
+    return device if (torch.device(device).index or 0) < torch.cuda.device_count() else "cuda"
+
+
 def load_policy(
     path: Path, weights: Literal["last", "best"] = "last", *, device: str | None = None
 ) -> Policy:
@@ -284,9 +293,7 @@ def load_policy(
         )
     state = checkpoint.load(file)
     check_shape(config, state, str(file))
-    device = device or config.device
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        device = "cpu"
+    device = device or _find_device(config.device)
     changed = {"sampler": "", "device": device}
     if config.device != device == "cpu":
         changed["attn_implementation"] = "auto"  # that of the run may need its GPU

@@ -405,8 +405,11 @@ def test_an_invalid_move_is_told_its_reason(name):
     [
         AttributeError("no such method", name="set_winners", obj=object()),
         NameError("name 'x' is not defined"),
-        TypeError("missing 1 required positional argument"),
+        TypeError("State.set_winner() missing 1 required positional argument: 'reason'"),
+        TypeError("set_draw() got an unexpected keyword argument 'reson'"),
         IndexError("pop from empty list"),
+        KeyError("pop from an empty set"),
+        IndexError("Cannot choose from an empty sequence"),
         ZeroDivisionError(),
     ],
 )
@@ -430,6 +433,15 @@ def test_an_answer_that_cannot_be_read_is_an_invalid_move(name):
     with pytest.raises(AttributeError) as raised:
         re.match("a", "b").group()
     assert blame_answer(raised.value)
+    with pytest.raises(ValueError, match="invalid literal") as raised:
+        int("empty")
+    assert blame_answer(raised.value)
+
+
+@pytest.mark.parametrize("place", ["(a,b)", "(0,b)"])
+def test_a_place_of_other_types_is_an_invalid_move_in_tak(place):
+    step = play("Tak-v0", lambda game, player: f"[place () {{{place}: [F0]}}]")
+    assert step.rewards == {"player_0": -1.0, "player_1": 1.0}
 
 
 def test_every_call_of_a_state_fits_the_state():

@@ -182,6 +182,19 @@ def test_every_drawn_task_is_worth_asking(domain):
         ),
         ("WHERE CASE WHEN a = 1 AND b = 2 THEN 3 END = 3", {"WHERE 1"}),
         ("ORDER BY a", set()),
+        (
+            "WHERE b BETWEEN (SELECT b FROM u WHERE c BETWEEN 1 AND 2) AND 5",
+            {
+                "WHERE 1",
+                "WHERE b >= (SELECT b FROM u WHERE c BETWEEN 1 AND 2)",
+                "WHERE b <= 5",
+                *(
+                    f"WHERE b BETWEEN (SELECT b FROM u WHERE {part}) AND 5"
+                    for part in ("1", "c >= 1", "c <= 2")
+                ),
+            },
+        ),
+        ("WHERE b BETWEEN 5", {"WHERE 1"}),
     ],
 )
 def test_a_query_without_a_condition(condition, weaker):
