@@ -8,47 +8,20 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
 
 from gem.errors import BadArgument
 from gem.graders.assert_tester import bound_names
 
 FORMS = (
     "asserts at the top level; `def check(candidate)` with the row's entry_point; functions test_* without "
-    "fixtures; methods test* of a unittest.TestCase"
+    "fixtures; methods test* of a unittest.TestCase or of a class Test*"
 )
 """Where the asserts of tests may be."""
-
-_RUN = '''
-
-def __run_tests__(functions, classes):
-    """Run what pytest and unittest would, up to the first error."""
-    import itertools, unittest
-    for function in functions:
-        tables = []
-        for mark in getattr(function, "pytestmark", ()):
-            if mark.name == "parametrize":
-                names, rows = mark.args[:2]
-                names = [each.strip() for each in names.split(",")] if isinstance(names, str) else names
-                rows = [row.values if type(row).__name__ == "ParameterSet" else row for row in rows]
-                rows = [row if len(names) > 1 or type(row) is tuple else (row,) for row in rows]
-                tables.append([list(zip(names, row)) for row in rows])
-        for chosen in itertools.product(*tables):
-            function(**dict(itertools.chain(*chosen)))
-    cases = [case for each in classes for case in unittest.defaultTestLoader.loadTestsFromTestCase(each)]
-    run = [
-        case for case in cases
-        if not getattr(getattr(case, case._testMethodName), "__unittest_skip__", False)
-        and not getattr(type(case), "__unittest_skip__", False)
-    ]
-    if classes and not run:
-        raise unittest.SkipTest("no test is left to run")
-    unittest.TestSuite(run).debug()  # which catches nothing: no exception of the submission skips a test
-
-
-'''
-"""Put behind tests that have such functions or classes; part of them, so that it runs wherever they do."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -82,33 +55,65 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
     tree = parse_or_none(code)
     if tree is None:
         return code
-    calls = []
-    used = {node.id for node in find_reached(tree) if isinstance(node, ast.Name)}
     top = {node.name: node for node in tree.body if isinstance(node, Function | ast.ClassDef)}
-    check = top.get("check")
-    if isinstance(check, ast.FunctionDef) and entry is not None:
+    check, calls = top.get("check"), list[str]()
+    if isinstance(check, ast.FunctionDef) and entry is not None and len(_parameters(check)) < 2:
         calls.append(f"check({entry if _parameters(check) else ''})\n")
-    classes = _test_classes(top)
-    functions = [
-        name
+    called = find_reached(_join([code, *calls]), by_call=True)
+    used = {_name(node.func) for node in called if isinstance(node, ast.Call)}
+    tests = {
+        name: node
         for name, node in top.items()
-        if isinstance(node, Function) and name.startswith("test") and name not in used
-    ]
-    for name in functions:
-        _check_function(top[name], code)
-    around = parse_or_none("\n".join([preamble, code, *calls, *functions, *classes]))
-    if around is not None and not can_decide(around, running=classes):
+        if name.startswith("test") and isinstance(node, Function) and not _is_fixture(node)
+    }
+    functions = [name for name in tests if name not in used and not _lacks(tests[name])]
+    classes = _find_classes(tree, top, used)
+    running = {each.name for kind in classes.values() for each in kind.chain}
+    names = [*functions, *classes, *(name for name in _AROUND if name in top)]
+    around = _join([preamble, code, *calls, *names])
+    mentioned = {_name(node) for node in find_reached(around, running=running)}
+    for name in sorted(
+        tests.keys() - mentioned
+    ):  # elsewhere what a function lacks is given where it is mentioned
+        _check_test(tests[name], _lacks(tests[name]), code)
+    if not can_decide(around, running=running):
         why = "they are never run" if any(map(_decides, ast.walk(tree))) else "there are none"
-        if check is not None and entry is None:
-            why = "check is never called, for the row has no entry_point"
+        if isinstance(check, ast.FunctionDef) and not calls:
+            why = "check is never called" + (", for the row has no entry_point" if entry is None else "")
         raise BadArgument(
             f"a test has no asserts that run ({why}), so it would accept everything: {code!r:.200}. "
             f"Accepted: {FORMS}."
         )
-    if classes or functions:
-        _check_main(tree, code)
-        calls.insert(0, f"{_RUN}__run_tests__([{', '.join(functions)}], [{', '.join(classes)}])\n")
+    if functions or classes:
+        _check_marks(tree, code)
+        for name in names:
+            _check_test(top[name], [] if name.endswith("_function") else _lacks(top[name]), code)
+        for kind in classes.values():
+            for method in kind.tests:
+                lacks = [] if kind.is_case else _lacks(method, *kind.chain)
+                _check_test(method, lacks, code, waits=kind.waits)
+    _check_calls(_join([code, *calls, *(f"{name}()" for name in names)]), running, code)
+    _check_ends(tree, code)
+    if functions or classes:
+        run = f"__runner__['run_tests']([{', '.join(functions)}], [{', '.join(classes)}], globals())"
+        calls.insert(0, f"exec({_runner()!r}, __runner__ := {{}})\n{run}\n")
     return "\n\n".join([code, *calls])
+
+
+_AROUND = (
+    *("setUpModule", "setup_module", "teardown_module", "tearDownModule"),
+    *("setup_function", "teardown_function"),
+)
+"""Functions that pytest and unittest call around tests."""
+
+
+def _join(pieces: Iterable[str]) -> ast.Module:
+    return parse_or_none("\n".join(pieces)) or ast.Module([], [])
+
+
+@functools.cache
+def _runner() -> str:
+    return resources.files("gem.graders").joinpath("assert_runner.py").read_text("utf-8")
 
 
 def import_submission(code: str) -> tuple[str, frozenset[str]]:
@@ -177,38 +182,157 @@ def _parameters(function: Function) -> list[str]:
     ]
 
 
-def _test_classes(top: dict[str, Function | ast.ClassDef]) -> list[str]:
-    """Return the classes of unittest among the definitions at top level."""
-    classes: list[str] = []
-    for name, node in top.items():
-        if isinstance(node, ast.ClassDef):
-            bases = [_name(base) for base in node.bases]
-            if any(base.endswith("TestCase") or base in classes for base in bases):
-                classes.append(name)
-    return classes
+def _lacks(function: ast.AST, *classes: ast.ClassDef) -> list[str]:
+    """Return the parameters of a test, a method of such classes, that nothing evident gives: fixtures."""
+    if not isinstance(function, Function):
+        return []
+    names = _parameters(function)
+    if classes and not any(_name(each) == "staticmethod" for each in function.decorator_list):
+        names = names[1:]
+    for node in (each for owner in (function, *classes) for each in owner.decorator_list):
+        if isinstance(node, ast.Call) and _name(node.func) == "parametrize":
+            keywords = [each.value for each in node.keywords if each.arg == "argnames"]
+            try:
+                given = ast.literal_eval([*node.args, *keywords][0])
+            except (ValueError, IndexError):
+                return []
+            given = given.split(",") if isinstance(given, str) else given
+            names = [name for name in names if name not in {str(each).strip() for each in given}]
+    return names
 
 
-def _check_function(function: Function | ast.ClassDef, code: str) -> None:
-    """Refuse a function of tests that cannot be called here."""
-    why = ""
-    if not isinstance(function, ast.FunctionDef):
-        why = "is async"
-    elif _parameters(function) and not any("parametrize" in ast.dump(d) for d in function.decorator_list):
-        why = f"needs {', '.join(_parameters(function))}, and fixtures are not there"
+def _is_fixture(function: Function) -> bool:
+    return any(
+        _name(each.func if isinstance(each, ast.Call) else each) == "fixture"
+        for each in function.decorator_list
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TestClass:
+    """A class of tests: its definition and those of its own bases, and its methods that are tests.
+
+    `is_case` says that it is one of unittest, `waits` that it awaits its methods.
+    """
+
+    chain: list[ast.ClassDef]
+    tests: list[Function]
+    is_case: bool
+    waits: bool
+
+
+def _find_classes(
+    tree: ast.Module, top: Mapping[str, Function | ast.ClassDef], used: set[str]
+) -> dict[str, _TestClass]:
+    """Return the classes of tests at the top level, without those that the tests make objects of."""
+    imports = (each for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for each in node.names)
+    aliases = {each.asname: each.name for each in imports if each.asname}
+    classes: dict[str, _TestClass] = {}
+    for name in top:
+        chain, bases, left = list[ast.ClassDef](), list[str](), [name]
+        while left:
+            node = top.get(base := left.pop(0))
+            if isinstance(node, ast.ClassDef) and node not in chain:
+                chain.append(node)
+                left += map(_name, node.bases)
+            else:
+                bases.append(aliases.get(base, base))
+        methods = {
+            each.name: each for node in reversed(chain) for each in node.body if isinstance(each, Function)
+        }
+        tests = [each for each in methods.values() if each.name.startswith(("test", "runTest"))]
+        tests = [each for each in tests if not _is_fixture(each)]
+        is_case = any(base.endswith("TestCase") for base in bases)
+        plain = name.startswith("Test") and tests and "__init__" not in methods and name not in used
+        if chain and (is_case or plain):
+            waits = any(base.endswith("IsolatedAsyncioTestCase") for base in bases)
+            classes[name] = _TestClass(chain, tests, is_case, waits)
+    parts = {each.name for kind in classes.values() if kind.is_case for each in kind.chain}
+    return {name: kind for name, kind in classes.items() if kind.is_case or name not in parts}
+
+
+def _why_lazy(function: ast.AST) -> str:
+    """Return why a call of a function runs nothing of it, if that is so."""
+    if isinstance(function, ast.AsyncFunctionDef):
+        return "is async"
+    left: list[ast.AST] = [*function.body] if isinstance(function, ast.FunctionDef) else []
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return "has a yield"
+        if not isinstance(node, Function | ast.ClassDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)
+    return ""
+
+
+def _check_test(
+    function: Function | ast.ClassDef, lacks: list[str], code: str, *, waits: bool = False
+) -> None:
+    """Refuse a test that cannot be called here."""
+    why = _why_lazy(function)
+    if waits and isinstance(function, ast.AsyncFunctionDef):
+        why = ""
+    if lacks and not why:
+        why = f"needs {', '.join(lacks)}, and fixtures are not there"
     if why:
         raise BadArgument(f"the test {function.name} {why}: {code!r:.200}. Accepted: {FORMS}.")
 
 
-def _check_main(tree: ast.Module, code: str) -> None:
+def _check_marks(tree: ast.Module, code: str) -> None:
+    """Refuse what pytest alone can do: fixtures that no test names, conditions in text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name, given = _name(node.func), {each.arg: each.value for each in node.keywords}
+            text = (
+                node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+            )
+            what = ""
+            if name == "usefixtures" or (name == "fixture" and _is_set(given, "autouse")):
+                what = "fixtures that no test names"
+            elif name == "parametrize" and _is_set(given, "indirect"):
+                what = "fixtures with parameters"
+            elif name in ("skipif", "xfail") and text:
+                what = f"{name} with a condition in text"
+            if what:
+                raise BadArgument(
+                    f"the tests have {what}, which pytest alone runs: {code!r:.200}. Accepted: {FORMS}."
+                )
+
+
+def _is_set(given: Mapping[str | None, ast.expr], name: str) -> bool:
+    return name in given and _truth(given[name]) is not False
+
+
+def _check_ends(tree: ast.Module, code: str) -> None:
     """Refuse tests that end the process themselves, before their verdict."""
+    ends = {"unittest.main", "sys.exit", "os._exit", "exit", "quit"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "unittest":
+            ends |= {each.asname or each.name for each in node.names if each.name == "main"}
     for node in tree.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             called = ast.unparse(node.value.func)
-            stays = any(each.arg == "exit" and not _truth(each.value) for each in node.value.keywords)
-            if called in ("unittest.main", "main") and not stays:
+            stays = any(each.arg == "exit" and _truth(each.value) is False for each in node.value.keywords)
+            if called in ends and not stays:
                 raise BadArgument(
                     f"the tests call {called}(), which ends them: {code!r:.200}. Leave it out, or write it "
-                    "below `if __name__ == '__main__':`."
+                    "below `if __name__ == '__main__':`; an assert says what is right."
+                )
+
+
+def _check_calls(tree: ast.Module, running: Iterable[str], code: str) -> None:
+    """Refuse tests that call a coroutine function or a generator of theirs, and use no result."""
+    lazy: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            why = "" if node.decorator_list else _why_lazy(node)
+            lazy[node.name] = why and lazy.get(node.name, why)
+    for node in find_reached(tree, running=running, by_call=True):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if lazy.get(name):
+                raise BadArgument(
+                    f"the tests call {name}() and use no result, so nothing of it runs, for it {lazy[name]}: "
+                    f"{code!r:.200}. Accepted: {FORMS}."
                 )
 
 
@@ -244,16 +368,19 @@ def check_verdicts(code: str) -> None:
 def can_decide(tree: ast.Module, *, running: Iterable[str] = (), main: bool = False) -> bool:
     """Return whether code may end with an error, by an assert or otherwise by its own will.
 
-    `running` are classes of unittest that are run, `main` says that the code runs as ``__main__``.
+    `running` are classes of tests that are run, `main` says that the code runs as ``__main__``.
     """
     own = {node.name for node in ast.walk(tree) if isinstance(node, Function)}
     return any(_decides(node, own) for node in find_reached(tree, running=running, main=main))
 
 
-def find_reached(tree: ast.Module, *, running: Iterable[str] = (), main: bool = False) -> Iterator[ast.AST]:
+def find_reached(
+    tree: ast.Module, *, running: Iterable[str] = (), main: bool = False, by_call: bool = False
+) -> Iterator[ast.AST]:
     """Yield the nodes of code that may be run; of functions those whose name is used by such.
 
-    Of a `try` that goes on after a failed assert, what it tries is left out.
+    Of a `try` that goes on after a failed assert, what it tries is left out. With `by_call`, functions that
+    are mentioned and not called are left out too.
     """
     bodies: dict[str, list[ast.AST]] = {}  # by the name whose use may run them
     for node in ast.walk(tree):
@@ -278,13 +405,15 @@ def find_reached(tree: ast.Module, *, running: Iterable[str] = (), main: bool = 
             case ast.Try() if any(map(_swallows, node.handlers)):
                 left += [*node.handlers, *node.orelse, *node.finalbody]
                 continue
-            case ast.Name(id=name) | ast.Attribute(attr=name):
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if by_call:
+                left += bodies.pop(name, [])
+            case ast.Name(id=name) | ast.Attribute(attr=name) if not by_call:
                 left += bodies.pop(name, [])
         left += ast.iter_child_nodes(node)
 
 
-_CALLED = ("test", "runTest", "setUp", "tearDown", "asyncSetUp", "asyncTearDown", "__")
-"""How the methods begin that unittest calls."""
+_CALLED = ("test", "runTest", "setUp", "tearDown", "asyncSetUp", "asyncTearDown", "setup", "teardown", "__")
+"""How the methods begin that unittest and pytest call."""
 
 
 def _is_main(test: ast.expr) -> bool:

@@ -1345,7 +1345,7 @@ class Tester(Peer):
         tree = ast.parse(source, "tests.py")
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
-        self.space["__tell__"] = _tell
+        self.space |= {"__tell__": _tell, "__peer__": self}
         theirs = {*self.space.theirs, self.space.entry} - bound_names(tree)
         for node in list(ast.walk(tree)):
             match node:
@@ -1710,7 +1710,7 @@ def _is_own(error: BaseException, peer: Tester, source: str, unknown: Iterable[s
     kind = type(error)
     if isinstance(kind, Stand) or "_gem_foreign" in vars(error):
         return False
-    if not peer.heard or issubclass(kind, ImportError):
+    if not peer.heard or issubclass(kind, ImportError) or (kind is SystemExit and not error.code):  # type: ignore[attr-defined]
         return True
     if issubclass(kind, FileNotFoundError):
         path = re.escape(str(error.filename))  # type: ignore[attr-defined]

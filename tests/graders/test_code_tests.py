@@ -1,12 +1,16 @@
 """Tests are read in the forms in which data sets hold them."""
 
 import json
+import re
 
 import pytest
 
 from gem.errors import BadArgument
+from gem.graders import assert_tester
 from gem.graders.code_tests import CodeTests, read_tests
 
+MARK = "import pytest\n@pytest.mark.parametrize"
+TEST = "import pytest\ndef test_add():\n    assert add(1, 2) == 3\n"
 PAIRS = {"inputs": ["1\n", "2\n"], "outputs": ["1", "4"]}
 
 
@@ -199,7 +203,11 @@ def test_tests_that_are_no_python_are_refused_and_blame_no_submission(raw, row):
         ("x = 'assertEqual'\nassert True", "there are none"),
         ("if __name__ == '__main__':\n    assert add(1, 2) == 3", "never run"),
         ("try:\n    assert add(1, 2) == 3\nexcept AssertionError:\n    print('wrong')", "never run"),
-        ("class Test:\n    def test_add(self):\n        assert add(1, 2) == 3", "never run"),
+        ("class Case:\n    def test_add(self):\n        assert add(1, 2) == 3", "never run"),
+        (
+            "class Test:\n    def __init__(self, a):\n        assert a\n    def test(self):\n        pass",
+            "never run",
+        ),
         ("async def check(f):\n    assert f(1, 2) == 3", "never run"),
         ("if True:\n    def check(f):\n        assert f(1, 2) == 3", "never run"),
         ("def verify(f):\n    assert f(1, 2) == 3", "never run"),
@@ -210,6 +218,28 @@ def test_tests_that_are_no_python_are_refused_and_blame_no_submission(raw, row):
         ),
         ("async def test_add():\n    assert add(1, 2) == 3", "is async"),
         ("def test_add(capsys):\n    assert add(1, 2) == 3", "needs capsys, and fixtures"),
+        (
+            f"{MARK}('a', [1])\ndef test_add(a, capsys):\n    assert add(a, 2) == 3",
+            "needs capsys, and fixtures",
+        ),
+        ("def test_add():\n    assert add(1, 2) == 3\n    yield", "has a yield"),
+        ("def check(f):\n    assert f(1, 2) == 3\n    yield", "has a yield"),
+        ("async def main():\n    assert add(1, 2) == 3\nmain()", r"main\(\) and use no result.* is async"),
+        ("async def go():\n    assert add(1, 2) == 3\ndef test():\n    go()", r"go\(\) and use no result"),
+        ("def check(got, want):\n    assert got == want", r"check is never called\)"),
+        (
+            "from unittest import *\nclass T(TestCase):\n    async def test_add(self):\n        self.fail()",
+            "is async",
+        ),
+        ("class Test:\n    def test_add(self, capsys):\n        assert add(1, 2) == 3", "needs capsys"),
+        (
+            f"{MARK}('a', [1], indirect=True)\ndef test_add(a):\n    assert add(a, 2) == 3",
+            "fixtures with par",
+        ),
+        (f"{TEST}@pytest.fixture(autouse=True)\ndef start():\n    add(1, 2)", "fixtures that no test names"),
+        (f"{TEST}pytestmark = pytest.mark.usefixtures('start')", "fixtures that no test names"),
+        (f"{TEST}@pytest.mark.skipif('True')\ndef test_more():\n    add(1, 2)", "a condition in text"),
+        (f"{TEST}def setup_module(module):\n    module.a = 1", "setup_module needs module"),
     ],
 )
 def test_tests_whose_asserts_never_run_are_refused(code, why):
@@ -242,6 +272,9 @@ def test_check_needs_the_entry_point():
         "import sys\nif add(1, 2) != 3:\n    sys.exit(1)",
         "def equal(a, b):\n    assert a == b\nlist(map(equal, [add(1, 2)], [3]))",
         "class Case:\n    def __init__(self):\n        assert add(1, 2) == 3\nCase()",
+        "def test_equal(a, b):\n    assert a == b\nlist(map(test_equal, [add(1, 2)], [3]))",
+        "class Test:\n    def test(self):\n        assert add(1, 2) == 3\nTest().test()",
+        "import asyncio\nasync def main():\n    assert add(1, 2) == 3\nasyncio.run(main())",
     ],
 )
 def test_asserts_that_run_in_any_way_are_left_as_they_are(code):
@@ -255,11 +288,35 @@ def test_an_assert_may_be_in_the_code_before_the_tests():
         read_tests(["equal(f(1), 2)"])
 
 
+def test_what_runs_tests_is_not_taken_for_tests():
+    raw = read_tests("def test_add():\n    assert add(1, 2) == 3").inputs[0]
+    assert "run_tests" in raw
+    assert not re.search("StopIteration|yield|send|throw", raw)  # the tester looks for them
+    assert assert_tester._modules(raw) == {}
+
+
+def test_a_check_with_further_parameters_is_called_by_the_tests():
+    check = "def check(got, want):\n    assert got == want\ncheck(add(1, 2), 3)"
+    assert read_tests(check, {"entry_point": "add"}).inputs == (check,)
+    check = "def test_case(f, a):\n    assert f(a, 2) == 3\ndef check(f):\n    test_case(f, 1)"
+    assert read_tests(check, {"entry_point": "add"}).inputs == (f"{check}\n\ncheck(add)\n",)
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(not add)", "exit()", "os._exit(0)"])
+def test_tests_that_exit_are_refused(end):
+    with pytest.raises(BadArgument, match=r"which ends them.*__main__"):
+        read_tests(f"import os, sys\nassert add(1, 2) == 3\n{end}")
+    assert read_tests(f"import os, sys\nassert add(1, 2) == 3\nif __name__ == '__main__':\n    {end}")
+
+
 def test_tests_that_end_the_process_are_refused():
     cases = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.fail()\n"
     with pytest.raises(BadArgument, match="__main__"):
         read_tests(f"{cases}unittest.main()")
+    with pytest.raises(BadArgument, match="__main__"):
+        read_tests(f"{cases}from unittest import main as run\nrun()")
     assert read_tests(f"{cases}if __name__ == '__main__':\n    unittest.main()").kind == "asserts"
+    assert read_tests(f"{cases}def main():\n    print(add)\nmain()").kind == "asserts"
 
 
 def test_the_tests_shown_come_first_then_small_ones():
