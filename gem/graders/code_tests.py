@@ -16,6 +16,7 @@ from gem.graders.assert_forms import (
     check_verdicts,
     complete_tests,
     find_free_names,
+    find_imports,
     import_submission,
     parse_code,
     parse_or_none,
@@ -115,7 +116,7 @@ def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
     Raises:
         BadArgument: when they are in none of these formats, or there are none.
     """
-    row = row or {}
+    row, column = row or {}, raw
     if isinstance(raw, CodeTests):
         return raw
     if isinstance(raw, str | bytes):
@@ -124,12 +125,12 @@ def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:
         except (ValueError, RecursionError):
             if isinstance(raw, bytes) or not re.search("assert|raise|fail", raw):
                 raise _unreadable(raw) from None
-            return _asserts([raw], row)
+            return _asserts([raw], row, column)
     if isinstance(raw, Mapping) and isinstance(raw.get("test_cases"), list):
         row = {**row, **{key: value for key, value in raw.items() if key != "test_cases"}}
         raw = raw["test_cases"]
     if isinstance(raw, list) and raw and all(isinstance(each, str) for each in raw):
-        return _asserts(raw, row)
+        return _asserts(raw, row, column)
     if isinstance(raw, list) and raw and all(isinstance(each, Mapping) for each in raw):
         name = _function_of(raw, row)
         columns = {"inputs": "input", "outputs": "output", "accepted_outputs": "accepted_outputs"}
@@ -262,37 +263,45 @@ def _further(accepted: Any, outputs: Sequence[Any]) -> Sequence[Sequence[Any]]:
     return lists
 
 
-def _asserts(pieces: Sequence[str], row: Mapping[str, Any]) -> CodeTests:
-    """Read tests in Python: HumanEval's `check(candidate)`, MBPP's list, unittest's or pytest's."""
+def _asserts(pieces: Sequence[str], row: Mapping[str, Any], column: Any) -> CodeTests:
+    """Read tests in Python: HumanEval's `check(candidate)`, MBPP's list, unittest's or pytest's.
+
+    `column` is what the row has of them.
+    """
     setup = row.get("test_setup_code") or row.get("test_imports") or ""
-    preamble = "\n".join(setup) if isinstance(setup, list | tuple) else str(setup)
-    for code in (preamble, *pieces):
+    setup = "\n".join(setup) if isinstance(setup, list | tuple) else str(setup)
+    for code in (setup, *pieces):
         _check_code("a test", code)
-    pieces, imported = zip(*map(import_submission, pieces), strict=True)
+    texts = _texts_beside(row, [*pieces, column])
+    pieces, imports = zip(*map(import_submission, pieces), strict=True)
+    preamble, whole = setup, list(pieces)
+    if find_free_names([setup], "")[0]:  # it uses the submission, as MBPP's 927 does: it is part of each test
+        preamble, whole = find_imports(setup), [f"{setup}\n{piece}" for piece in pieces]
     entry = str(row["entry_point"]) if row.get("entry_point") else None
     name = _shorten_entry_point(entry, "entry_point") if entry else None
     called = name if name is None or name.isidentifier() else CANDIDATE
     classes = row.get("classes") or ()
     tests = CodeTests(
         "asserts",
-        tuple(complete_tests(piece, called, preamble) for piece in pieces),
+        tuple(complete_tests(piece, called, preamble) for piece in whole),
         preamble=preamble,
-        classes=tuple(sorted({*map(str, classes), *evident_classes(pieces), *_named_classes(row, pieces)})),
+        classes=tuple(sorted({*map(str, classes), *evident_classes(whole), *_named_classes(row, whole)})),
         isolate=bool(row.get("isolate", True)),
     )
     opening, head = _code_of(str(row.get("prompt") or ""), root(name)) if name else ("", "")
     tests = replace(tests, name=name, preamble=f"{preamble}\n{head}" if head else preamble, opening=opening)
-    free, callees = find_free_names(pieces, tests.preamble)
-    asked = next(iter(callees)) if len(callees) == 1 else None
-    words = {word for text in _texts_beside(row, pieces) for word in re.findall(r"\w+", text)}
-    known = words.union(*imported, callees if name is None and asked is None else {asked, root(name or "")})
-    return replace(tests, asked=asked, unknown=tuple(sorted(free - known)))
+    free, callees = find_free_names(pieces, f"{setup}\n{head}")
+    wanted = {root(name)}.union(*imports) if name else set[str]().union(*imports) or callees
+    asked = next(iter(callees & wanted), None) if len(callees) == 1 else None
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    return replace(tests, asked=asked, unknown=tuple(sorted(free - words - wanted)))
 
 
-def _texts_beside(row: Mapping[str, Any], pieces: Sequence[str]) -> list[str]:
+def _texts_beside(row: Mapping[str, Any], tests: Sequence[Any]) -> list[str]:
     """Return the texts of a row in which the tests are not."""
+    written = [test.strip() for test in tests if isinstance(test, str) and test.strip()]
     texts = (each for each in row.values() if isinstance(each, str))
-    return [text for text in texts if not any(piece.strip() in text for piece in pieces)]
+    return [text for text in texts if not any(test in text for test in written)]
 
 
 CANDIDATE = "__candidate__"

@@ -601,6 +601,8 @@ class TestCases(unittest.TestCase):
         ("import no_such_module\nassert add(1, 2) == 3", {"isolate": False}),
         ("def test_add():\n    from no_such_module import a\n    assert add(1, 2) == a", {}),
         ("assert add(1, 2) == 3", {"test_imports": ["import no_such_module"]}),
+        ("assert add(1, 2) == 3", {"test_imports": ["import math", "math.no_such_name"]}),
+        ("assert add(1, WANTED)", {"test_setup_code": "class WANTED:\n    x = 1 / 0"}),
         ("assert add(1, 2) == WANTED", {"entry_point": "add"}),
         ("assert add(1, 2) == WANTED", {}),
         ("data = open(f'{1}.csv').read()\nassert add(1, 2) == 3", {}),
@@ -655,6 +657,16 @@ def test_a_submission_is_the_module_solution(judge, isolate):
     for code, verdict_of in wanted.items():
         assert verdict(judge(f"def add(a, b): return {code}", raw, {"isolate": isolate})) == verdict_of
     assert verdict(judge("print()", raw, {"isolate": isolate})) == "RE"
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+def test_the_setup_of_tests_may_use_the_submission(judge, isolate):
+    code = "class Node:\n    def __init__(self, x):\n        self.x, self.next = x, None\n"
+    code += "def length(node):\n    return 0 if node is None else 1 + length(node.next)"
+    row = {"test_setup_code": "root = Node(1)\nroot.next = Node(2)", "isolate": isolate}
+    assert verdict(judge(code, ["assert length(root) == 2"], row)) == "AC"
+    assert verdict(judge(code, ["assert length(root) == 3"], row)) == "WA"
+    assert verdict(judge(code.replace("Node", "Nod"), ["assert length(root) == 2"], row)) == "RE"
 
 
 def test_modules_that_tests_use_without_an_import_are_there(judge):

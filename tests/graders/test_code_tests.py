@@ -144,11 +144,27 @@ def test_asserts_of_mbpp():
         (["assert f(g(1)) == 2"], {"entry_point": "f"}, None, ("g",)),
         (["assert f(g(1)) == 2"], {"entry_point": "f", "test_setup_code": "g = abs"}, "f", ()),
         (["def g(x):\n    return x\nassert f(g(1)) == 2"], {"text": "What?"}, "f", ()),
+        (["from solution import f\nassert g(f) == 2"], {}, None, ("g",)),
+        (["assert close(f, 2)"], {"entry_point": "f"}, None, ("close",)),
+        (["assert f(node) == 2"], {"test_setup_code": "node = Node(1)"}, "f", ()),
     ],
 )
 def test_what_the_tests_call_and_nothing_defines_is_asked_of_the_submission(pieces, row, asked, unknown):
     tests = read_tests(pieces, row)
     assert (tests.asked, tests.unknown) == (asked, unknown)
+
+
+@pytest.mark.parametrize("write", [str, lambda piece: json.dumps([piece])])
+def test_the_column_of_the_tests_mentions_no_names(write):
+    column = write("from solution import f\ndef test():\n    assert f(1) == WANTED")
+    assert read_tests(column, {"question": "Write f.", "test": column}).unknown == ("WANTED",)
+
+
+def test_setup_that_uses_the_submission_is_part_of_each_test():
+    setup = "import math\nroot = Node(math.pi)"
+    tests = read_tests(["assert depth(root) == 1", "assert depth(None) == 0"], {"test_setup_code": setup})
+    assert (tests.preamble, tests.classes) == ("import math", ())
+    assert tests.inputs == (f"{setup}\nassert depth(root) == 1", f"{setup}\nassert depth(None) == 0")
 
 
 def test_the_module_solution_is_the_submission():
