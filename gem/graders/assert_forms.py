@@ -159,6 +159,16 @@ def find_free_names(pieces: Iterable[str], preamble: str) -> tuple[set[str], set
     return free, called
 
 
+def find_called_builtins(pieces: Iterable[str]) -> set[str]:
+    """Return the builtins that code calls by their names and does not define anew."""
+    trees = [tree for tree in map(parse_or_none, pieces) if tree is not None]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    called = {
+        _name(node.func) for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return called.intersection(dir(builtins)).difference(*map(bound_names, trees))
+
+
 def find_imports(code: str) -> str:
     """Return the imports at the top level of code."""
     tree = parse_or_none(code)

@@ -1303,12 +1303,25 @@ class Space(dict[str, Any]):
 
     theirs: frozenset[str] = frozenset()
     entry: str = ""
+    imported: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
     modules: Mapping[str, str] = {}
 
     def __missing__(self, name: str) -> Any:
-        """Return the submission's object of that name."""
+        """Return the submission's object of that name.
+
+        An unknown name is no one's: a submission that defines it has guessed at the tests, and would decide
+        what they compare with.
+        """
+        if name in self.unknown:
+            raise KeyError(name)
         if name == self.entry.partition(".")[0]:
             value = _peer().ask("entry" if name not in self.theirs else "name", name)
+        elif name in self.imported:
+            if name not in self.theirs:
+                _peer().heard = True
+                raise NameError(f"name {name!r} is not defined", name=name)
+            value = _peer().ask("name", name)
         elif name in self.modules and (name in self.theirs or not hasattr(builtins, name)):
             value = self[name] = __import__(self.modules[name])  # nor asks another's idea of math
         elif name in self.theirs and not hasattr(builtins, name):  # no test calls another's idea of abs()
@@ -1346,7 +1359,7 @@ class Tester(Peer):
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
         self.space |= {"__tell__": _tell, "__peer__": self}
-        theirs = {*self.space.theirs, self.space.entry} - bound_names(tree)
+        theirs = {*self.space.theirs, *self.space.imported, self.space.entry} - bound_names(tree)
         for node in list(ast.walk(tree)):
             match node:
                 case ast.Assert() if not isinstance(node.test, ast.Constant):
@@ -1725,15 +1738,20 @@ def test(
     name: str | None,
     classes: list[str],
     unknown: list[str],
+    imported: list[str],
+    question: bool,
 ) -> list[str] | None:
     """Run the tests; return the verdict and the reason, None if the submission ended first.
 
-    The verdict BROKEN says that the tests fail by themselves.
+    The verdict BROKEN says that the tests fail by themselves. `imported` are names that are the submission's
+    even where they are a builtin's or a module's. `unknown` are names that the task does not mention; if it
+    has a `question`, they are never the submission's.
     """
     global _the_peer
     peer = _the_peer = Tester(fd, classes)
     space = peer.space
     space["__name__"] = "tests"
+    space.imported, space.unknown = frozenset(imported), frozenset(unknown if question else ())
     seed = random.seed  # noqa: TID251 - the tests' own process
 
     def seed_both(*args: Any) -> None:
@@ -1770,4 +1788,6 @@ def test(
     if peer.ended:
         return None
     failed = peer.refused or peer.failed
+    if failed is None and not peer.heard:
+        return ["BROKEN", "they end without having used the submission"]
     return ["AC", ""] if failed is None else ["WA", _words(failed)]

@@ -7,6 +7,7 @@ process.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import json
 import math
@@ -424,7 +425,11 @@ class _Run:
         cases = [
             Case(
                 tester=_tester(),
-                args=(tests.inputs[i], tests.preamble, tests.name, list(tests.classes), list(tests.unknown)),
+                args=(
+                    *(tests.inputs[i], tests.preamble, tests.name),
+                    *map(list, (tests.classes, tests.unknown, tests.imported)),
+                    tests.question,
+                ),
                 steps=min(max(len(_ASSERT.findall(tests.inputs[i])), 1), MOST_BUDGETS),
             )
             for i in self.chosen
@@ -467,10 +472,14 @@ class _Run:
         word = secrets.token_hex(16)
         end = f"\n__import__('os').write(1, b'{word}')\n"
         named = "" if self.tests.name is None else f"{CANDIDATE} = {self.tests.name}\n"
+        # A function that a submission lacks is not the builtin of that name.
+        own = {*self.tests.imported, root(self.tests.name or "")} & {*dir(builtins)}
+        own_names = "".join(f"globals()[{each!r}]\n" for each in sorted(own))
         outside = "__name__ = 'tests'\n"  # what is below `if __name__ == "__main__"` would end the process
         cases = [
             Case(
-                code=f"{outside if '__main__' in test else ''}{named if CANDIDATE in test else ''}{test}{end}"
+                code=own_names
+                + f"{outside if '__main__' in test else ''}{named if CANDIDATE in test else ''}{test}{end}"
             )
             for test in (self.tests.inputs[i] for i in self.chosen)
         ]

@@ -15,6 +15,7 @@ from gem.graders.assert_forms import (
     FORMS,
     check_verdicts,
     complete_tests,
+    find_called_builtins,
     find_free_names,
     find_imports,
     import_submission,
@@ -46,8 +47,10 @@ class CodeTests:
     `preamble` is trusted code that runs before the submission and before the tests. `opening` is code that a
     submission continues if it does not define `name` itself. `classes` are those that the asserts test: their
     objects may decide what they are equal to. `asked` is the only name that asserts call and nothing defines,
-    and `unknown` are names that neither the tests define nor the task asks for. `isolate`: False runs asserts
-    in the submission's own process, without isolation.
+    and `unknown` are names that neither the tests define nor the task asks for. `imported` are names that are
+    the submission's even where Python has them too. `question`: the row has a text that could mention them,
+    so that no submission may define what is unknown. `isolate`: False runs asserts in the submission's own
+    process, without isolation.
     """
 
     kind: Literal["program", "function", "asserts"]
@@ -62,6 +65,8 @@ class CodeTests:
     classes: tuple[str, ...] = ()
     asked: str | None = None
     unknown: tuple[str, ...] = ()
+    imported: tuple[str, ...] = ()
+    question: bool = False
     isolate: bool = True
     wrapped: bool = (
         False  # every output is a list of one item, as APPS and TACO write what a function returns
@@ -290,11 +295,42 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any], column: Any) -> Code
     )
     opening, head = _code_of(str(row.get("prompt") or ""), root(name)) if name else ("", "")
     tests = replace(tests, name=name, preamble=f"{preamble}\n{head}" if head else preamble, opening=opening)
+    imported = frozenset[str]().union(*imports)
     free, callees = find_free_names(pieces, f"{setup}\n{head}")
-    wanted = {root(name)}.union(*imports) if name else set[str]().union(*imports) or callees
+    builtin = find_called_builtins([*whole, preamble])
+    if name is None and not imported and not find_free_names(whole, preamble)[0]:
+        imported = _defined_builtins(builtin, row, pieces)
+    callees |= builtin & imported
+    wanted = imported | {root(name)} if name else imported or callees or free
     asked = next(iter(callees & wanted), None) if len(callees) == 1 else None
     words = {word for text in texts for word in re.findall(r"\w+", text)}
-    return replace(tests, asked=asked, unknown=tuple(sorted(free - words - wanted)))
+    return replace(
+        tests,
+        asked=asked,
+        unknown=tuple(sorted(free - words - wanted)),
+        imported=tuple(sorted(imported)),
+        question=any(" " in text.strip() for text in texts),
+    )
+
+
+def _defined_builtins(called: set[str], row: Mapping[str, Any], pieces: Sequence[str]) -> frozenset[str]:
+    """Return those of the builtins that tests call which the row defines, as in MBPP's ``def sum(a, b)``.
+
+    Raises:
+        BadArgument: if there are none, for tests that name nothing else: Python's own would pass them.
+    """
+    texts = [text for text in row.values() if isinstance(text, str)]
+    defined = {name for name in called if any(re.search(rf"\bdef {name}\s*\(", text) for text in texts)}
+    if called and not defined and not called & _READS_NAMES:
+        raise BadArgument(
+            f"the tests call only builtins ({', '.join(sorted(called))}), so Python alone would pass them: "
+            f"{pieces[0]!r:.200}. Accepted: the name of the function that they test, in a column entry_point."
+        )
+    return frozenset(defined)
+
+
+_READS_NAMES = {"__import__", "eval", "exec", "globals", "locals", "vars"}
+"""Builtins that find what code defines by a name in text."""
 
 
 def _texts_beside(row: Mapping[str, Any], tests: Sequence[Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from gem.errors import NoVerdict
 from gem.graders.code import CodeGrader
 from gem.graders.code_tests import read_tests
 from gem.sandbox.base import SandboxFailed
@@ -63,3 +64,56 @@ HASHED = {
 def test_sets_and_dicts_hold_objects_of_the_other_process(judge, code, test):
     assert judge(code, [test]) == "AC"
     assert judge(code, [f"{test}\nassert 1 == 2"]) == "WA"  # the tests ran to their end
+
+
+SUM = "def sum(a, b):\n    return {}"
+OWN = "from solution import {}\ndef test_a():\n    assert {}\n"
+NAMED = {
+    "a builtin that the submission lacks": ("x = 1", OWN.format("pow", "pow(2, 3) == 8"), {}, "RE"),
+    "a builtin that it defines": ("def round(x): return 3", OWN.format("round", "round(2.5) == 3"), {}, "AC"),
+    "a module that it defines": ("def copy(x): return 3", OWN.format("copy", "copy(2) == 3"), {}, "AC"),
+    "a builtin in a class": (
+        "x = 1",
+        "import unittest\nfrom solution import round\nclass T(unittest.TestCase):\n    v = round(7)\n"
+        "    def test_a(self):\n        self.assertEqual(self.v, 7)\n",
+        {},
+        "RE",
+    ),
+    "the row's solution defines it": (
+        SUM.format(6),
+        ["assert sum(10, 15) == 6"],
+        {"code": SUM.format(1)},
+        "AC",
+    ),
+    "and the submission lacks it": ("x = 1", ["assert sum([]) == 0"], {"code": SUM.format(1)}, "RE"),
+    "the entry point": (SUM.format(6), ["assert sum(10, 15) == 6"], {"entry_point": "sum"}, "AC"),
+}
+
+
+@pytest.mark.parametrize("isolate", [True, False])
+@pytest.mark.parametrize(("code", "raw", "row", "wanted"), NAMED.values(), ids=NAMED)
+def test_a_function_named_like_a_builtin_is_the_submissions(judge, code, raw, row, wanted, isolate):
+    assert judge(code, raw, {**row, "isolate": isolate}) == wanted
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "for x in ():\n    assert f(x) == x",
+        "import sys\nif sys.version_info < (3, 0):\n    assert f(1) == 1",
+        "import math\ndef f(x):\n    return x\nassert f(math.floor(1.5)) == 1",
+    ],
+)
+def test_tests_that_end_without_the_submission_give_no_verdict(judge, tests):
+    with pytest.raises(NoVerdict, match="without having used the submission"):
+        judge("def f(x): return 99", tests)
+
+
+@pytest.mark.parametrize(
+    "tests", ["assert f(4) == WANTED", "class T:\n    wanted = WANTED\nassert f(4) == T.wanted"]
+)
+def test_a_submission_does_not_define_what_its_task_never_mentions(judge, tests):
+    guess = "WANTED = 99\ndef f(x): return 99"
+    with pytest.raises(NoVerdict, match="name 'WANTED' is not defined"):
+        judge(guess, [tests], {"question": "Halve a number with f."})
+    assert judge(guess, [tests], {"question": "Give WANTED with f."}) == "AC"

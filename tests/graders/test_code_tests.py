@@ -167,6 +167,16 @@ def test_setup_that_uses_the_submission_is_part_of_each_test():
     assert tests.inputs == (f"{setup}\nassert depth(root) == 1", f"{setup}\nassert depth(None) == 0")
 
 
+def test_tests_that_call_only_builtins_are_refused_unless_the_row_says_which_is_the_submissions():
+    for row in ({}, {"text": "Find the sum of the common divisors."}):
+        with pytest.raises(BadArgument, match=r"only builtins \(sum\).*Accepted: .* in a column entry_point"):
+            read_tests(["assert sum(10, 15) == 6"], row)
+    assert read_tests(["assert sum(10, 15) == 6"], {"entry_point": "sum"}).name == "sum"
+    tests = read_tests(["assert sum(10, 15) == 6"], {"code": "def sum(a, b):\n    return 6"})
+    assert (tests.asked, tests.imported) == ("sum", ("sum",))
+    assert read_tests(["assert globals()['f'](10, 15) == 6"]).imported == ()
+
+
 def test_the_module_solution_is_the_submission():
     raw = "\ufeff'é'; from solution import (a,\n  b as c); assert a(c)\r\nfrom solution import *\nassert d()"
     assert read_tests([raw[1:]]).inputs == ("'é'; c = b; assert a(c)\r\npass\nassert d()",)
