@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -59,15 +60,14 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
     check, calls = top.get("check"), list[str]()
     if isinstance(check, ast.FunctionDef) and entry is not None and len(_parameters(check)) < 2:
         calls.append(f"check({entry if _parameters(check) else ''})\n")
-    called = find_reached(_join([code, *calls]), by_call=True)
-    used = {_name(node.func) for node in called if isinstance(node, ast.Call)}
+    used = _find_called([code, *calls])
     tests = {
         name: node
         for name, node in top.items()
         if name.startswith("test") and isinstance(node, Function) and not _is_fixture(node)
     }
     functions = [name for name in tests if name not in used and not _lacks(tests[name])]
-    classes = _find_classes(tree, top, used)
+    classes = _find_classes(tree, top, _find_called([code, *calls, *(f"{name}()" for name in functions)]))
     running = {each.name for kind in classes.values() for each in kind.chain}
     names = [*functions, *classes, *(name for name in _AROUND if name in top)]
     around = _join([preamble, code, *calls, *names])
@@ -105,6 +105,13 @@ _AROUND = (
     *("setup_function", "teardown_function"),
 )
 """Functions that pytest and unittest call around tests."""
+
+
+def _find_called(pieces: Iterable[str]) -> set[str]:
+    """Return the names of functions and classes that code calls."""
+    reached = find_reached(_join(pieces), by_call=True)
+    calls = (node.func for node in reached if isinstance(node, ast.Call))
+    return {function.id for function in calls if isinstance(function, ast.Name)}
 
 
 def _join(pieces: Iterable[str]) -> ast.Module:
@@ -232,7 +239,7 @@ class _TestClass:
 
 
 def _find_classes(
-    tree: ast.Module, top: Mapping[str, Function | ast.ClassDef], used: set[str]
+    tree: ast.Module, top: Mapping[str, Function | ast.ClassDef], called: set[str]
 ) -> dict[str, _TestClass]:
     """Return the classes of tests at the top level, without those that the tests make objects of."""
     imports = (each for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for each in node.names)
@@ -253,7 +260,7 @@ def _find_classes(
         tests = [each for each in methods.values() if each.name.startswith(("test", "runTest"))]
         tests = [each for each in tests if not _is_fixture(each)]
         is_case = any(base.endswith("TestCase") for base in bases)
-        plain = name.startswith("Test") and tests and "__init__" not in methods and name not in used
+        plain = name.startswith("Test") and tests and "__init__" not in methods and name not in called
         if chain and (is_case or plain):
             waits = any(base.endswith("IsolatedAsyncioTestCase") for base in bases)
             classes[name] = _TestClass(chain, tests, is_case, waits)
@@ -328,6 +335,32 @@ def _check_ends(tree: ast.Module, code: str) -> None:
                     f"the tests call {called}(), which ends them: {code!r:.200}. Leave it out, or write it "
                     "below `if __name__ == '__main__':`; an assert says what is right."
                 )
+
+
+def check_isolation(code: str, free: Iterable[str]) -> None:
+    """Refuse tests that wait for what stays in the submission's process: its warnings and its logs.
+
+    `free` are names that the tests use and do not define. Where other calls could warn too, nothing is sure.
+    """
+    tree = _join([code])
+    logs = () if re.search("[lL]ogger", code) else ("assertLogs",)
+    for node in ast.walk(tree):
+        match node:
+            case ast.With(items=[ast.withitem(context_expr=ast.Call(func=function))], body=body):
+                inside = [each.func for line in body for each in ast.walk(line) if isinstance(each, ast.Call)]
+            case ast.Call(func=function, args=[_, call, *_]):
+                inside = [call]
+            case _:
+                continue
+        theirs = [isinstance(each, ast.Name) and each.id in free for each in inside]
+        if _name(function) in (*_WARNS, *logs) and theirs and all(theirs):
+            raise BadArgument(
+                f"the tests wait with {_name(function)} for what stays in the submission's process: "
+                f'{code!r:.200}. Write "isolate": False in the row, or leave it out.'
+            )
+
+
+_WARNS = ("assertWarns", "assertWarnsRegex", "warns", "deprecated_call")
 
 
 def _check_calls(tree: ast.Module, running: Iterable[str], code: str) -> None:

@@ -55,6 +55,8 @@ def _read_class(kind: type, around: Any) -> tuple[list[Test], list[Test], list[T
             if not _is_left_out(_marks(around, kind, method), kind, method):
                 tests.append(case.debug)  # which catches nothing
         return [kind.setUpClass], tests, [kind.tearDownClass]
+    if kind.__init__ is not object.__init__:
+        return [], [], []  # as in pytest: it is a class of something else
     names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
     for name in names:
         if name.startswith("test") and callable(getattr(kind, name)):

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from gem.errors import BadArgument, check_argument
 from gem.graders.assert_forms import (
     FORMS,
+    check_isolation,
     check_verdicts,
     complete_tests,
     find_called_builtins,
@@ -297,6 +298,8 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any], column: Any) -> Code
     tests = replace(tests, name=name, preamble=f"{preamble}\n{head}" if head else preamble, opening=opening)
     imported = frozenset[str]().union(*imports)
     free, callees = find_free_names(pieces, f"{setup}\n{head}")
+    for piece in pieces if tests.isolate else ():
+        check_isolation(piece, free)
     builtin = find_called_builtins([*whole, preamble])
     if name is None and not imported and not find_free_names(whole, preamble)[0]:
         imported = _defined_builtins(builtin, row, pieces)

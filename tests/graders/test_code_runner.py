@@ -88,6 +88,11 @@ class T(unittest.TestCase):
             (f"{PYTEST}{mark}\ndef test_no():\n    assert add(1, 2) == 4\ndef test_add():\n    assert add(1, 2) == 3", {})
             for mark in ("@pytest.mark.skip('no')", "@pytest.mark.skipif(1, reason='no')", "@pytest.mark.xfail")
         ),
+        (
+            "from dataclasses import dataclass\n@dataclass\nclass TestCase:\n    want: int\n    def test(self, a):\n"
+            "        assert add(a, 2) == self.want\ndef test_add():\n    for case in [TestCase(3)]: case.test(1)",
+            {},
+        ),
         (f"{PYTEST}{FUNCTIONS}\ndef test_no():\n    pytest.skip('no network')", {}),
     ],
 )  # fmt: skip

@@ -335,6 +335,42 @@ def test_tests_that_exit_are_refused(end):
     assert read_tests(f"import os, sys\nassert add(1, 2) == 3\nif __name__ == '__main__':\n    {end}")
 
 
+WARNS = """
+import logging, pytest, unittest, warnings
+class T(unittest.TestCase):
+    def test_add(self):
+        with self.assertWarns(DeprecationWarning):
+            add(1, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        WARNS,
+        WARNS.replace("assertWarns(DeprecationWarning)", "assertLogs('root')"),
+        WARNS.replace("with self.assertWarns(", "with pytest.warns("),
+        "import pytest\npytest.warns(DeprecationWarning, add, 1, 2)\nassert add(1, 2) == 3",
+    ],
+)
+def test_tests_that_wait_for_what_stays_in_the_submission_s_process_are_refused(code):
+    with pytest.raises(BadArgument, match=r'process: .* Write "isolate": False in the row'):
+        read_tests([code], {"entry_point": "add"})
+    assert not read_tests([code], {"entry_point": "add", "isolate": False}).isolate
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        WARNS.replace("add(1, 2)", "warnings.warn(str(add(1, 2)))"),
+        WARNS.replace("add(1, 2)", "self.add(1, 2)"),
+        WARNS.replace("assertWarns(DeprecationWarning)", "assertLogs('root')").replace("1, 2", "getLogger()"),
+    ],
+)
+def test_tests_that_may_warn_themselves_are_not(code):
+    assert read_tests([code], {"entry_point": "add"}).isolate
+
+
 def test_tests_that_end_the_process_are_refused():
     cases = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.fail()\n"
     with pytest.raises(BadArgument, match="__main__"):
