@@ -72,9 +72,7 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
     names = [*functions, *classes, *(name for name in _AROUND if name in top)]
     around = _join([preamble, code, *calls, *names])
     mentioned = {_name(node) for node in find_reached(around, running=running)}
-    for name in sorted(
-        tests.keys() - mentioned
-    ):  # elsewhere what a function lacks is given where it is mentioned
+    for name in sorted(tests.keys() - mentioned):  # where it is mentioned, it gets what it lacks
         _check_test(tests[name], _lacks(tests[name]), code)
     if not can_decide(around, running=running):
         why = "they are never run" if any(map(_decides, ast.walk(tree))) else "there are none"
@@ -209,12 +207,14 @@ def _lacks(function: ast.AST, *classes: ast.ClassDef) -> list[str]:
     for node in (each for owner in (function, *classes) for each in owner.decorator_list):
         if isinstance(node, ast.Call) and _name(node.func) == "parametrize":
             keywords = [each.value for each in node.keywords if each.arg == "argnames"]
-            try:
-                given = ast.literal_eval([*node.args, *keywords][0])
-            except (ValueError, IndexError):
-                return []
-            given = given.split(",") if isinstance(given, str) else given
-            names = [name for name in names if name not in {str(each).strip() for each in given}]
+            match [*node.args, *keywords]:
+                case [ast.Constant(value=str(text)), *_]:
+                    given = {name.strip() for name in text.split(",")}
+                case [ast.Tuple(elts=elements) | ast.List(elts=elements), *_]:
+                    given = {str(each.value) for each in elements if isinstance(each, ast.Constant)}
+                case _:
+                    return []
+            names = [name for name in names if name not in given]
     return names
 
 
@@ -338,28 +338,35 @@ def _check_ends(tree: ast.Module, code: str) -> None:
 
 
 def check_isolation(code: str, free: Iterable[str]) -> None:
-    """Refuse tests that wait for what stays in the submission's process: its warnings and its logs.
+    """Refuse tests that wait for what stays in the submission's process, or that it could skip.
 
     `free` are names that the tests use and do not define. Where other calls could warn too, nothing is sure.
     """
     tree = _join([code])
     logs = () if re.search("[lL]ogger", code) else ("assertLogs",)
     for node in ast.walk(tree):
+        inside: list[ast.expr] = []
         match node:
+            case ast.Call(func=function) if _name(function) in _SKIPS:
+                given = [*node.args, *(each.value for each in node.keywords)]
+                if any(_name(each) in free for value in given for each in ast.walk(value)):
+                    raise BadArgument(
+                        f"with {_name(function)} the submission decides whether a test runs: {code!r:.200}. "
+                        "Leave it out, or give it a condition that does not use the submission."
+                    )
             case ast.With(items=[ast.withitem(context_expr=ast.Call(func=function))], body=body):
                 inside = [each.func for line in body for each in ast.walk(line) if isinstance(each, ast.Call)]
             case ast.Call(func=function, args=[_, call, *_]):
                 inside = [call]
-            case _:
-                continue
         theirs = [isinstance(each, ast.Name) and each.id in free for each in inside]
-        if _name(function) in (*_WARNS, *logs) and theirs and all(theirs):
+        if theirs and all(theirs) and _name(function) in (*_WARNS, *logs):
             raise BadArgument(
                 f"the tests wait with {_name(function)} for what stays in the submission's process: "
                 f'{code!r:.200}. Write "isolate": False in the row, or leave it out.'
             )
 
 
+_SKIPS = ("skipIf", "skipUnless", "skipif", "xfail")
 _WARNS = ("assertWarns", "assertWarnsRegex", "warns", "deprecated_call")
 
 

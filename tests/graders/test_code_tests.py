@@ -335,6 +335,16 @@ def test_tests_that_exit_are_refused(end):
     assert read_tests(f"import os, sys\nassert add(1, 2) == 3\nif __name__ == '__main__':\n    {end}")
 
 
+@pytest.mark.parametrize(
+    "mark", ["pytest.mark.skipif(add(1, 2) != 3, reason='')", "unittest.skipUnless(add, '')"]
+)
+def test_tests_that_the_submission_could_skip_are_refused(mark):
+    code = f"import pytest, unittest\n@{mark}\ndef test_add():\n    assert add(1, 2) == 3"
+    with pytest.raises(BadArgument, match="the submission decides whether a test runs"):
+        read_tests([code])
+    assert read_tests([code.replace("add(1, 2) !=", "1 !=").replace("add, ", "pytest, ")]).isolate
+
+
 WARNS = """
 import logging, pytest, unittest, warnings
 class T(unittest.TestCase):
