@@ -117,7 +117,7 @@ def _show_tables(result: SuiteResult) -> None:
     rows: list[tuple[str, ...]] = []
     passes: list[tuple[str, ...]] = []
     cards = result.cards.values()
-    lost = any(each.scored < each.episodes for each in result.results)
+    lost = any(each.unclear or each.scored < each.episodes for each in result.results)
     heads = ["success", *["bounds"] * (lost or not sys.stdout.isatty()), "return", "turns"]
     heads += ["normalised"] * any(row.normalised for card in cards for row in card.rows)
     if any(tokens_of(each.usage) for each in result.results):

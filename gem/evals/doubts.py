@@ -14,7 +14,7 @@ ENDLESS = "have a streamed answer without a finish reason"
 MODELS = "have an answer of another model"
 SAME_IDS = "have answers that all bear one id"
 CUT = "have an answer that the token limit cut"
-SILENT = "were cut off by the environment, and none says whether it was solved"
+SILENT = "were cut off, and none says whether it was solved"
 
 CUT_SHARE = 0.03
 """The share of turns whose answers the token limit cut from which on it is a doubt."""
@@ -24,7 +24,8 @@ CONSEQUENCES = {
     ENDLESS: "answers may be cut, and were scored as they came",
     MODELS: "the figures are of several models",
     SAME_IDS: "they may be one answer from a cache, and no independent samples",
-    SILENT: "they count as not solved; put success into info, or stop 'ended' where there is no such thing",
+    SILENT: "they count as not solved; allow more turns, or let the environment put success into info, or "
+    "stop 'ended' where there is no such thing",
     CUT: "they were scored as they came; raise max_tokens, or the server's own limit",
 }
 """What each doubt means for the figures."""
@@ -82,14 +83,17 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
 
 
 def _find_silent(episodes: Sequence[Episode]) -> set[int]:
-    """Return the places of episodes that their environment truncated, if no episode reports a success."""
+    """Return the places of episodes that were truncated, if all were and none reports a success.
+
+    Where one ended by itself without a word of success, none is counted (`gem.evals.results`).
+    """
     ends = {place: each for place, each in enumerate(episodes) if each.scored}
-    if any(each.stop not in (StopReason.TURN_LIMIT, StopReason.ENDED) for each in ends.values()):
+    if any(each.stop is not StopReason.TURN_LIMIT for each in ends.values()):
         return set()
     return {
         place
         for place, each in ends.items()
-        if each.truncated and len(each.turns) != each.run.limits.turns
+        if each.truncated
         for end in each.ends.values()
         if "stop" not in end.info and _SUCCESS.isdisjoint(end.info)
     }

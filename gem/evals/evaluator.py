@@ -170,7 +170,7 @@ def evaluate(
         unplayed=0 if stop is not None and stop.enough else len(jobs) - len(played),
         samples=samples,
     )
-    if stop is None or stop.interval is None:  # or no task has ended
+    if stop is None or stop.interval is None or result.success is None:  # or no task has ended
         return result
     return replace(result, success=stop.interval)
 

@@ -11,7 +11,7 @@ from typing import Any
 from gem.errors import NoVerdict
 from gem.evals.doubts import count_cut, count_doubts
 from gem.evals.usage import Usage, count_judged, count_uncounted, spent_on, tokens_of
-from gem.record import AgentInfo, Episode, RunInfo, Turn
+from gem.record import AgentInfo, Episode, RunInfo, StopReason, Turn
 from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
 
 
@@ -34,7 +34,9 @@ class EnvResult:
     rate of success if all of them, and all `unplayed` jobs, are counted as lost, `at_most` if all are counted
     as won. The true rate is between these two.
 
-    `success` is None if the environment does not report success.
+    `success` is None if the environment does not report success. If it does in some episodes only, `unclear`
+    of the scored ones do not say whether they succeeded: `success` is of the others, and both bounds count
+    them as episodes without verdict.
     `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit; None
     where one was lost and the limit is unknown.
     `errors` counts the failures by boundary and type; `first_error` is the message of the first one. `seats`
@@ -87,6 +89,7 @@ class EnvResult:
     tokens_per_success: Interval | None = None
     seconds_per_success: Interval | None = field(default=None, compare=False)
     judged: int = 0
+    unclear: int = 0
 
     @property
     def coverage(self) -> float:
@@ -193,9 +196,7 @@ def summarise(
     """
     scored = [episode for episode in episodes if episode.scored]
     exactly = exactly and not unplayed and len(scored) == len(episodes)
-    with_success = [episode for episode in scored if episode.success is not None]
-    if len(with_success) < len(scored) and any(episode.several for episode in scored):
-        with_success = []  # if seats have different results, success is defined only by seat
+    with_success = _find_reporting(scored)
     won = [float(bool(episode.success)) for episode in with_success]
     broken = [episode.error for episode in episodes if episode.error is not None]
     known = bool(with_success) and (budget is not None or all(won))
@@ -220,7 +221,7 @@ def summarise(
         return Interval(ratio, low, high, off.n, off.clusters, off.exact)
 
     def summarise_seat(seat: str) -> SeatResult:
-        with_success = [each for each in scored if each.succeeded(seat) is not None]
+        with_success = _find_reporting(scored, seat)
         return SeatResult(
             success=rate([float(bool(each.succeeded(seat))) for each in with_success], with_success)
             if with_success
@@ -235,7 +236,8 @@ def summarise(
         return mean([value for value, _ in known], [each for _, each in known])
 
     parts = dict.fromkeys(part for each in scored for turn in each.turns for part in _parts_of(turn))
-    unscored = len(episodes) - len(scored) + unplayed
+    unclear = len(scored) - len(with_success) if with_success else 0
+    unknown = len(episodes) - len(scored) + unplayed + unclear
     doubts, doubtful = count_doubts(episodes)
     whole = not count_uncounted(spent_on(with_success))
     return EnvResult(
@@ -243,7 +245,7 @@ def summarise(
         episodes=len(episodes) + unplayed,
         scored=len(scored),
         success=rate(won, with_success) if with_success else None,
-        at_least=sum(won) / (len(won) + unscored) if with_success else None,
+        at_least=sum(won) / (len(won) + unknown) if with_success else None,
         reward=mean([episode.reward() for episode in scored], scored) if scored else None,
         turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
         turns_to_success=mean(needed, with_success) if known else None,
@@ -251,7 +253,7 @@ def summarise(
         errors=dict(Counter(f"{error.boundary}: {error.type}" for error in broken)),
         first_error=broken[0].message if broken else None,
         seats={seat: summarise_seat(seat) for seat in _seats(scored)},
-        at_most=(sum(won) + unscored) / (len(won) + unscored) if with_success else None,
+        at_most=(sum(won) + unknown) / (len(won) + unknown) if with_success else None,
         no_verdict=rate_interval([float(not each.scored) for each in episodes], groups(episodes))
         if episodes
         else None,
@@ -268,7 +270,28 @@ def summarise(
         tokens_per_success=divide([tokens_of(spent_on([each])) for each in with_success]) if whole else None,
         seconds_per_success=divide([_seconds_of(each) for each in with_success]),
         judged=count_judged(episodes),
+        unclear=unclear,
     )
+
+
+_REPORTS = frozenset({StopReason.SOLVED, StopReason.FAILED, StopReason.UNREADABLE, StopReason.TURN_BUDGET})
+"""The stops by which an environment itself says whether the task was solved."""
+
+
+def _find_reporting(scored: Sequence[Episode], seat: str | None = None) -> list[Episode]:
+    """Return the episodes that say whether they (or the seat) succeeded; none where it is not defined.
+
+    Where seats have different results, success is defined only by seat. Where some episodes end without a
+    word of success, and the others were only cut, the environment does not know success: to count the cut
+    ones alone would make a rate of 0.
+    """
+    known = [each for each in scored if each.succeeded(seat) is not None]
+    if len(known) == len(scored):
+        return known
+    if seat is None and any(each.several for each in scored):
+        return []
+    stops = {each.stop if seat is None or not each.several else each.ends[seat].stop for each in known}
+    return known if stops & _REPORTS else []
 
 
 def _describe_gaps(scored: Sequence[Episode]) -> dict[str, str]:

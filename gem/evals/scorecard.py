@@ -101,11 +101,13 @@ class Scorecard:
 
     def withheld(self, figures: EnvResult) -> str:
         """Return why an environment's figures give no headline; empty if they give one."""
-        if not figures.coverage < self.min_coverage:
+        share = (figures.scored - figures.unclear) / figures.episodes if figures.episodes else math.nan
+        if not share < self.min_coverage:
             return ""
         lost = [f"{figures.unscored} without verdict"] * bool(figures.unscored)
         lost += [f"{figures.unplayed} not played"] * bool(figures.unplayed)
-        under = f"coverage {figures.coverage:.1%} is under {self.min_coverage:.1%}"
+        lost += [f"{figures.unclear} without word of success"] * bool(figures.unclear)
+        under = f"coverage {share:.1%} is under {self.min_coverage:.1%}"
         return f"{under}: of {figures.episodes} episodes {' and '.join(lost)}"
 
     def find_normalised(self, figures: EnvResult | Mean) -> Interval | None:

@@ -132,6 +132,12 @@ class SuiteResult:
                 for result in card.results
                 for doubt in describe_doubts(result.doubts, result.scored)
             ]
+            notes += [
+                f"warning: {name}, {result.env}: {result.unclear} of {result.scored} episodes with a verdict "
+                "do not say whether they succeeded; success is of the others, its bounds are of all"
+                for result in card.results
+                if result.unclear
+            ]
             notes += [f"{row.entry.label}{of}: {row.note}" for row in card.rows if row.note]
             if left_out := sum(row.result is None for row in card.rows):
                 notes.append(

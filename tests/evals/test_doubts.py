@@ -109,15 +109,15 @@ def ended(stop, /, limit=None, **info):
 
 
 def test_truncation_without_a_word_of_success_is_a_doubt():
-    silent, over = ended(StopReason.TURN_LIMIT), ended(StopReason.ENDED)
-    (doubt,) = find_doubts([silent, over]).items()
-    assert doubt == ("were cut off by the environment, and none says whether it was solved", {0})
+    silent = ended(StopReason.TURN_LIMIT)
+    (doubt,) = find_doubts([silent, ended(StopReason.TURN_LIMIT, limit=1)]).items()
+    assert doubt == ("were cut off, and none says whether it was solved", {0, 1})
     for says in (
+        ended(StopReason.ENDED),  # then none is counted as lost
         ended(StopReason.SOLVED, success=True),
         ended(StopReason.FAILED, success=False),
     ):
         assert find_doubts([silent, says]) == {}
-    assert find_doubts([ended(StopReason.TURN_LIMIT, limit=1)]) == {}  # of the one who evaluates
     assert find_doubts([ended(StopReason.TURN_LIMIT, stop="turn_limit")]) == {}
     assert find_doubts([ended(StopReason.TURN_LIMIT, success=False)]) == {}
 

@@ -187,6 +187,24 @@ def test_an_environment_that_does_not_say_has_no_success():
     assert result.reward.mean == 0.5
 
 
+def test_episodes_that_were_cut_are_no_lost_ones_where_none_says_success():
+    silent = [played(StopReason.ENDED, 3.0)] * 3 + [played(StopReason.TURN_LIMIT, 5.0)] * 2
+    result = summarise("test:X", silent)
+    assert (result.success, result.at_least, result.at_most, result.unclear) == (None, None, None, 0)
+    for says in (StopReason.FAILED, StopReason.UNREADABLE, StopReason.TURN_BUDGET):
+        assert summarise("test:X", [*silent, played(says)]).success.mean == 0.0
+
+
+def test_episodes_that_do_not_say_success_are_in_its_bounds():
+    won, silent = [played(StopReason.SOLVED, 1.0)] * 3, [played(StopReason.ENDED)] * 2
+    result = summarise("test:X", [*won, played(StopReason.FAILED), *silent, BROKEN])
+    assert (result.success.mean, result.success.n, result.unclear) == (0.75, 4, 2)
+    assert (result.at_least, result.at_most) == (3 / 7, 6 / 7)
+    assert EnvResult.from_json(result.to_json()) == result
+    seats = [game(StopReason.SOLVED, StopReason.ENDED), game(StopReason.FAILED, StopReason.TURN_LIMIT)]
+    assert summarise("test:X", seats).seats["o"].success is None
+
+
 def game(x, o):
     ends = {"x": SeatEnd(x, True), "o": SeatEnd(o, True)}
     stop = x if x is o else StopReason.ENDED

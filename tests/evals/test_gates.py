@@ -176,6 +176,14 @@ def test_under_the_coverage_no_headline_is_given_and_it_says_why():
     assert both.overall.withheld == f"the coverage of {EASY} and 2 more is under 95.0%"
 
 
+def test_episodes_that_do_not_say_success_are_not_in_its_coverage():
+    of = card(result(n=10, unclear=3), min_coverage=0.8)
+    assert of.withheld(of.results[0]) == (
+        "coverage 70.0% is under 80.0%: of 10 episodes 3 without word of success"
+    )
+    assert card(result(n=10, unclear=2), min_coverage=0.8).overall.withheld == ""
+
+
 PRICED = Prices({"m": Price(1.0, 2.0, 0.5)})
 
 
