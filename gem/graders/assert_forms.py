@@ -429,8 +429,8 @@ def find_reached(
 ) -> Iterator[ast.AST]:
     """Yield the nodes of code that may be run; of functions those whose name is used by such.
 
-    Of a `try` that goes on after a failed assert, what it tries is left out. With `by_call`, functions that
-    are mentioned and not called are left out too.
+    Of a `try` or `with` that goes on after a failed assert, what it tries is left out. With
+    `by_call`, functions that are mentioned and not called are left out too.
     """
     bodies: dict[str, list[ast.AST]] = {}  # by the name whose use may run them
     for node in ast.walk(tree):
@@ -455,6 +455,8 @@ def find_reached(
             case ast.Try() if any(map(_swallows, node.handlers)):
                 left += [*node.handlers, *node.orelse, *node.finalbody]
                 continue
+            case ast.With() if any(_suppresses(each.context_expr) for each in node.items):
+                continue
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if by_call:
                 left += bodies.pop(name, [])
             case ast.Name(id=name) | ast.Attribute(attr=name) if not by_call:
@@ -474,6 +476,12 @@ def _swallows(handler: ast.ExceptHandler) -> bool:
     """Return whether an `except` clause catches a failed assert."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is None or _name(kind) in _CAUGHT for kind in kinds)
+
+
+def _suppresses(context: ast.expr) -> bool:
+    """Return whether a context is `contextlib.suppress` of a failed assert."""
+    suppress = isinstance(context, ast.Call) and _name(context.func) == "suppress"
+    return suppress and any(_name(each) in _CAUGHT for each in context.args)  # type: ignore[attr-defined]
 
 
 _CAUGHT = ("AssertionError", "Exception", "BaseException")

@@ -229,6 +229,7 @@ def test_tests_that_are_no_python_are_refused_and_blame_no_submission(raw, row):
         ("x = 'assertEqual'\nassert True", "there are none"),
         ("if __name__ == '__main__':\n    assert add(1, 2) == 3", "never run"),
         ("try:\n    assert add(1, 2) == 3\nexcept AssertionError:\n    print('wrong')", "never run"),
+        ("with suppress(AssertionError):\n    assert add(1, 2) == 3", "never run"),
         ("class Case:\n    def test_add(self):\n        assert add(1, 2) == 3", "never run"),
         (
             "class Test:\n    def __init__(self, a):\n        assert a\n    def test(self):\n        pass",
