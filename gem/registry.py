@@ -624,7 +624,9 @@ def _written_wrapper(wrapper: EnvWrapper) -> tuple[WrapperRef, tuple[str, ...]]:
 
 
 def _place_of(made: Callable[..., Any]) -> str:
-    return f"{made.__module__}:{made.__qualname__}"
+    # a worker process imports the caller's script under the name __mp_main__
+    module = "__main__" if made.__module__ == "__mp_main__" else made.__module__
+    return f"{module}:{made.__qualname__}"
 
 
 @dataclass(frozen=True, slots=True)

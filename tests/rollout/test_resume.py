@@ -331,12 +331,17 @@ def test_a_function_of_a_module_goes_on(tmp_path):
         assert len(store) == 1
 
 
-def test_a_class_of_a_script_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(Pays, "__module__", "__main__")
-    with EpisodeStore(tmp_path / "store.jsonl") as store:
-        for _ in range(2):
-            rollout([Job(partial(Pays, 2.0), 1)], Guesses(), store=store, resume=True)
-        assert len(store) == 1
+@pytest.mark.parametrize("key", ["", "mine"])
+@pytest.mark.parametrize("first", ["__main__", "__mp_main__"])
+def test_a_class_of_a_script_goes_on(tmp_path, monkeypatch, first, key):
+    for module in (first, "__main__"):  # a worker process imports the script as __mp_main__
+        monkeypatch.setattr(Pays, "__module__", module)
+        monkeypatch.setattr(SignedReward, "__module__", module)
+        with EpisodeStore(tmp_path / "store.jsonl") as store:
+            job = Job(lambda: SignedReward(Pays(2.0)), 1, key=key)
+            (episode,) = rollout([job], Guesses(), store=store, resume=True)
+            assert len(store) == 1
+            assert [each.name.partition(":")[0] for each in episode.task.wrappers] == ["__main__"]
 
 
 def test_another_version_of_gem_is_another_run_whose_jobs_still_count(tmp_path, monkeypatch):
