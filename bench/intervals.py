@@ -10,6 +10,8 @@ the default is the first:
 - passes: `pass_at_k`; `pass_hat_k` mirrors it.
 - differences: of two agents on the same tasks, `score_difference`, Student's t (`paired_difference`) and the
   bootstrap (`paired_bootstrap`). The second agent's rate of a task is `gain` of the way nearer to 1.
+- suites: of the mean over environments, the rate and the difference of two equal agents. Those
+  of a `group` are prompts of the same tasks, at which each agent has its own rate on each task.
 - sequences: how often a `ConfidenceSequence` is right at every moment up to the last, compared with a Wilson
   interval that is checked after each task.
 """
@@ -29,6 +31,7 @@ from gem.statistics import (
     ConfidenceSequence,
     Interval,
     clustered_rate,
+    combined,
     mean_interval,
     paired_bootstrap,
     paired_difference,
@@ -139,6 +142,33 @@ def differences(trials: int) -> list[dict[str, float]]:
     return rows
 
 
+def suites(trials: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(4)
+    rows = []
+    for envs, tasks, group in ((6, 40, 1), (6, 40, 6), (6, 40, 2), (24, 10, 8)):
+        found: dict[str, list[Interval]] = {"": [], "apart_": [], "difference_": [], "difference_apart_": []}
+        groups = [env // group for env in range(envs)]
+        for _ in range(trials):
+            # Rates of 0 to 1, most of them near either end, as tasks of a model are.
+            own = np.repeat(rng.beta(0.5, 0.5, (2, envs // group, tasks)), group, axis=1)
+            first, second = (rng.random(own.shape) < own).astype(int)
+            parts = [wilson(int(won.sum()), tasks) for won in first]
+            changes = [
+                score_difference((one > two).astype(int), (two > one).astype(int), [1] * tasks)
+                for one, two in zip(first, second, strict=True)
+            ]
+            found[""].append(combined(parts, None, groups))
+            found["apart_"].append(combined(parts))
+            found["difference_"].append(combined(changes, None, groups))
+            found["difference_apart_"].append(combined(changes))
+        row = {"environments": envs, "tasks": tasks, "group": group}
+        for name, each in found.items():
+            row[f"{name}coverage"] = coverage(each, 0.0 if "difference" in name else 0.5)
+        rows.append(row)
+    _shown("suites", trials, rows)
+    return rows
+
+
 def pairs(
     rng: np.random.Generator, rate: float, gain: float, tasks: int, size: int, correlation: float
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -216,7 +246,13 @@ def coverage(intervals: Sequence[Interval], rate: float) -> float:
     return statistics.fmean(each.low <= rate <= each.high for each in intervals)
 
 
-TABLES = {"rates": rates, "passes": passes, "differences": differences, "sequences": sequences}
+TABLES = {
+    "rates": rates,
+    "passes": passes,
+    "differences": differences,
+    "suites": suites,
+    "sequences": sequences,
+}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,15 @@ from typing import Any, Literal
 
 from gem.errors import BadArgument, check_argument
 from gem.evals.fairness import unfair
-from gem.evals.outcomes import METRICS, Metric, Outcome, advise_on_seats, check_returns, share_names
+from gem.evals.outcomes import (
+    METRICS,
+    Metric,
+    Outcome,
+    advise_on_seats,
+    check_returns,
+    group_environments,
+    share_names,
+)
 from gem.evals.results import EnvResult, bounds
 from gem.statistics import (
     Interval,
@@ -24,6 +32,7 @@ from gem.statistics import (
     score_difference,
     sign_flips,
 )
+from gem.statistics.combining import count_clusters
 from gem.statistics.intervals import normal_quantile
 from gem.statistics.power import POWER
 
@@ -148,7 +157,8 @@ def compare(
     samples per task). For the return, both use Student's t (`paired_difference`). The samples of a task are
     one cluster. A bootstrap interval (`paired_bootstrap`) is reported too. On one environment an agent is
     better if p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval is
-    on one side of 0. Over several environments, the interval of the mean must be on one side of 0.
+    on one side of 0. Over several environments, the interval of the mean must be on one side of 0. Those that
+    share tasks (prompts of the same rows, keywords or tools of the same id) count there as one sample.
 
     Samples without a verdict in either run, and samples in only one run, are left out of all figures; both
     lower the coverage.
@@ -189,7 +199,7 @@ def compare(
     rows = [row if row.p is None else replace(row, corrected=next(corrected)) for row in rows]
     rows = [_add_headline(row, metric, min_coverage, 1 - level) for row in rows]
     alone = tuple(env for env in named if not all(env in each for each in envs))
-    overall = _overall(rows, metric, min_coverage, level)
+    overall = _overall(rows, group_environments(a, [row.env for row in rows]), metric, min_coverage, level)
     changes.sort(key=lambda change: change.b - change.a)
     return Comparison(
         metric, level, min_coverage, tuple(rows), overall, alone, tuple(warnings), tuple(changes)
@@ -327,24 +337,31 @@ def amount(value: float, metric: Metric) -> str:
     return f"{100 * value:.1f} points" if metric == "success" else f"{value:.3g}"
 
 
-def _overall(rows: Sequence[Paired], metric: Metric, min_coverage: float, level: float) -> Paired:
-    """Return the mean over environments; for a single environment, its row."""
+def _overall(
+    rows: Sequence[Paired], groups: Sequence[int], metric: Metric, min_coverage: float, level: float
+) -> Paired:
+    """Return the mean over environments; for a single environment, its row.
+
+    Those of one group share tasks, so they are no independent evidence; see `combined`.
+    """
     if len(rows) == 1:
         return replace(rows[0], env=ALL)
     known = [row for row in rows if row.difference is not None]
+    of_known = [group for row, group in zip(rows, groups, strict=True) if row.difference is not None]
     sums = {
         name: sum(getattr(row, name) for row in rows)
-        for name in ("tasks", "pairs", "of", "a_held", "a_scored", "b_held", "b_scored")
+        for name in ("pairs", "of", "a_held", "a_scored", "b_held", "b_scored")
     }
     of_success = metric == "success"
-    difference = combined([row.difference for row in known if row.difference is not None])
+    difference = combined([row.difference for row in known if row.difference is not None], None, of_known)
     overall = Paired(
         env=ALL,
+        tasks=count_clusters([row.tasks for row in rows], groups),
         **sums,
-        a=combined([row.a for row in known if row.a is not None]),
-        b=combined([row.b for row in known if row.b is not None]),
+        a=combined([row.a for row in known if row.a is not None], None, of_known),
+        b=combined([row.b for row in known if row.b is not None], None, of_known),
         difference=difference,
-        bootstrap=combined([row.bootstrap for row in known if row.bootstrap is not None]),
+        bootstrap=combined([row.bootstrap for row in known if row.bootstrap is not None], None, of_known),
         lost=sum(row.lost or 0 for row in known) if of_success else None,
         won=sum(row.won or 0 for row in known) if of_success else None,
         at_least=sum(row.at_least or 0.0 for row in rows) / len(rows) if of_success else None,

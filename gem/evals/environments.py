@@ -62,6 +62,17 @@ def name_environments(store: EpisodeStore, known: dict[str, TaskRef] | None = No
     return names
 
 
+def name_tasks(spec: str, kwargs: Mapping[str, Any]) -> str:
+    """Return a name that environments share if their tasks of one seed are the same ones, or variants.
+
+    It is the id: other keywords, tools and wrappers do not make another task of a seed. Of data it is the
+    data itself, whatever the prompt and the grader.
+    """
+    if not spec.startswith("data:"):
+        return spec
+    return f"{kwargs.get('data')!r} {kwargs.get('split')!r}"
+
+
 def _name(task: TaskRef, kwargs: Mapping[str, str]) -> str:
     title = title_of(task.spec, task.kwargs) if task.spec.startswith("data:") else task.spec
     return label_of(title, kwargs, [_name_tool(wrapper.name) for wrapper in task.wrappers])

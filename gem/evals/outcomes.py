@@ -10,13 +10,14 @@ from typing import Literal
 
 from gem.codec import task_key
 from gem.errors import BadArgument, StoreError
-from gem.evals.environments import name_environments
+from gem.evals.environments import name_environments, name_tasks
 from gem.evals.results import who
 from gem.evals.usage import Prices, count_uncounted, spent_on, tokens_of
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
 from gem.rollout.store import find_store
+from gem.statistics.combining import group_shared
 
 Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
@@ -31,7 +32,8 @@ class Outcome:
 
     `task` is a key of environment, keywords, wrappers and seed: equal if they are equal, for any agent. For
     an episode that branched off another one (`Job.start`) it also has the branch point. `repeat` numbers
-    several episodes with the same task and sample number. `success` and `reward` (the return) are None
+    several episodes with the same task and sample number. `source` is equal for a task, or row of data, in
+    several environments: with other prompts, keywords or tools. `success` and `reward` (the return) are None
     without verdict; `success` is also None if the environment does not report it. `instance` is the key that
     tasks share if they differ only by their seeds; samples of one instance are one cluster. `seed` and the
     id of the `episode` say where to look. `seats`: those of a game of several, if the outcome is of no single
@@ -52,6 +54,7 @@ class Outcome:
     cpu_s: float | None = None
     usd: float | None = None
     seats: tuple[str, ...] = ()
+    source: str = ""
 
     @property
     def cluster(self) -> str:
@@ -195,7 +198,17 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None, names: Mapping
             )
         success, reward = episode.succeeded(seat), episode.reward(seat)
     env = names.get(entry.env, entry.spec)
-    return Outcome(env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id)
+    source = f"{name_tasks(made.spec, made.kwargs)} seed {made.seed}"
+    return Outcome(env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id, source=source)
+
+
+def group_environments(outcomes: Iterable[Outcome], envs: Sequence[str]) -> list[int]:
+    """Return a number for each environment, equal for those that share tasks (`Outcome.source`)."""
+    sources: dict[str, set[str]] = {env: set() for env in envs}
+    for outcome in outcomes:
+        if outcome.source and outcome.env in sources:
+            sources[outcome.env].add(outcome.source)
+    return group_shared([*sources.values()])
 
 
 def _with_costs(outcome: Outcome, episode: Episode, prices: Prices | None) -> Outcome:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gem.errors import BadArgument, check_argument, check_least
-from gem.evals.outcomes import Metric, Outcome, advise_on_seats, share_names
+from gem.evals.outcomes import Metric, Outcome, advise_on_seats, group_environments, share_names
 from gem.statistics import Noise, noise, noise_of_rate, smallest_difference
+from gem.statistics.combining import count_clusters
+from gem.statistics.intervals import members_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,8 @@ class Suite:
     `difference` is the noise of the differences of two agents on the same samples. `tasks` and `samples` (the
     mean per task) are the observed numbers; `scored` of `total` samples have a verdict, by both agents if
     there are two. If the split of the noise into between and within tasks is unknown, the worst split is
-    assumed.
+    assumed. Environments of one `group` share tasks; None: it shares
+    none.
     """
 
     env: str
@@ -29,6 +32,7 @@ class Suite:
     total: int
     own: tuple[Noise, ...]
     difference: Noise | None = None
+    group: int | None = None
 
     def alone(self, tasks: int, samples: int) -> float:
         """Return the variance of a figure, for the agent with more noise."""
@@ -107,6 +111,8 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
                 difference=between_them,
             )
         )
+    groups = group_environments(runs[0], [suite.env for suite in suites])
+    suites = [replace(suite, group=group) for suite, group in zip(suites, groups, strict=True)]
     if not suites:
         both = " that both runs played" if len(runs) > 1 else ""
         seats = advise_on_seats(o for run in runs for o in run) if metric == "success" else ""
@@ -207,8 +213,15 @@ def floors(
             (suite.alone(n, k), suite.unpaired_variance(n, k), suite.paired_variance(n, k, alike))
             for suite, (n, k) in zip(known, sizes, strict=True)
         ]
-        means = [math.fsum(column) / len(known) ** 2 for column in zip(*each, strict=True)]
-        floors.append(_floor("all", sum(n for n, _ in sizes), max(k for _, k in sizes), means, level, power))
+        groups = [suite.env if suite.group is None else suite.group for suite in known]
+        # Errors on the same tasks do not cancel; see `combined`.
+        means = [
+            math.fsum(math.fsum(own) ** 2 for own in members_of([*map(math.sqrt, column)], groups))
+            / len(known) ** 2
+            for column in zip(*each, strict=True)
+        ]
+        independent = count_clusters([n for n, _ in sizes], groups)
+        floors.append(_floor("all", independent, max(k for _, k in sizes), means, level, power))
     return floors
 
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gem.evals.environments import name_tasks
 from gem.evals.latency import Latency
 from gem.evals.results import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, count_uncounted, together, tokens_of
 from gem.statistics import Interval, combined
+from gem.statistics.combining import group_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,19 @@ class Scorecard:
     def _mean(self, name: str, rows: Sequence[Scored]) -> Mean:
         here = [(row.result, row.entry.weight) for row in rows if row.result is not None]
         results = [result for result, _ in here]
+        groups = _group([row.entry for row in rows if row.result is not None])
 
         def over(figures: Sequence[Interval | None]) -> Interval | None:
-            known = [
-                (each, weight) for each, (_, weight) in zip(figures, here, strict=True) if each is not None
-            ]
-            return combined([each for each, _ in known], [weight for _, weight in known]) if known else None
+            known = [i for i, each in enumerate(figures) if each is not None]
+            return (
+                combined(
+                    [each for each in figures if each is not None],
+                    [here[i][1] for i in known],
+                    [groups[i] for i in known],
+                )
+                if known
+                else None
+            )
 
         def over_all(figures: Sequence[Interval | None]) -> Interval | None:
             """Return None where one is unknown: the others alone would look cheap."""
@@ -205,3 +214,15 @@ class Scorecard:
             "categories": [{**each.to_json(), "cost": self.cost(each.usage)} for each in self.categories],
             "results": rows,
         }
+
+
+def _group(entries: Sequence[Entry]) -> list[int]:
+    """Return a number for each environment, equal for those that share tasks; a suite has one seed."""
+    names = [name_tasks(entry.env, entry.kwargs) for entry in entries]
+    drawn = {name for entry, name in zip(entries, names, strict=True) if not entry.only}
+    return group_shared(
+        [
+            {(name, seed) for seed in (() if name in drawn else entry.only)} or {(name, None)}
+            for entry, name in zip(entries, names, strict=True)
+        ]
+    )

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from gem.agents import RandomAgent, SolverAgent
 from gem.codec import task_key
 from gem.errors import BadArgument
 from gem.evals import Outcome, compare, evaluate, read_run
-from gem.evals.outcomes import advise_on_seats
+from gem.evals.outcomes import advise_on_seats, group_environments
 from gem.evals.power import floors, plan_noise, suites
 from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
@@ -133,6 +134,52 @@ def test_an_environment_with_little_coverage_withholds_the_mean_too():
     assert found.rows[0].better == "B"
     assert found.overall.withheld == "no headline: coverage is too low on test:Y"
     assert "the comparison is not fair" in found.warnings[0]
+
+
+def test_prompts_of_the_same_rows_are_no_more_evidence_than_one_of_them():
+    a = lots(11, 30)
+    b = run(*[True] * 7, *[False] * 4, *[True] * 9, *[False] * 10)
+
+    def prompts(outcomes, number, shared=True):
+        return [
+            replace(each, env=f"prompt {p}", task=f"{p} {each.task}", source=each.task if shared else "")
+            for p in range(number)
+            for each in outcomes
+        ]
+
+    one, many, apart = (
+        compare(prompts(a, number, shared), prompts(b, number, shared)).overall
+        for number, shared in ((1, True), (8, True), (8, False))
+    )
+    assert many.difference[:3] == pytest.approx(one.difference[:3])
+    assert many.a[:3] == pytest.approx(one.a[:3])
+    assert (many.tasks, many.pairs, many.better, one.better) == (30, 240, None, None)
+    assert (apart.tasks, apart.better) == (240, "B")
+    alike, distinct = (
+        next(floor for floor in floors(suites([prompts(a, 8, shared)])) if floor.env == "all")
+        for shared in (True, False)
+    )
+    own = floors(suites([a]))[0]
+    assert (alike.tasks, alike.paired) == (30, pytest.approx(own.paired))
+    assert distinct.paired < own.paired / 2.8
+
+
+def test_environments_share_tasks_by_their_id_and_seed_or_their_rows(tmp_path):
+    rows = {"data": "q.csv", "digest": "0" * 16}
+    made = [
+        TaskRef(ENV, {"size": 3}, seed=1),
+        TaskRef(ENV, {"size": 4}, (WrapperRef("python_tool"),), seed=1),
+        TaskRef(ENV, {"size": 5}, seed=2),
+        TaskRef("test:Other", seed=1),
+        TaskRef("data:text", {**rows, "prompt": "a"}, seed=1),
+        TaskRef("data:math", {**rows, "prompt": "b", "digest": "1" * 16}, seed=1),
+        TaskRef("data:text", {**rows, "split": "test"}, seed=1),
+    ]
+    episodes = [episode(i, task=task) for i, task in enumerate(made)]
+    outcomes = stored(tmp_path / "episodes.jsonl", *episodes).outcomes
+    assert len({each.env for each in outcomes}) == len(made)
+    envs = [each.env for each in outcomes]
+    assert group_environments(outcomes, envs) == [0, 0, 2, 3, 4, 4, 6]
 
 
 def test_what_one_run_alone_holds_is_named():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -151,6 +152,19 @@ def test_the_overall_figure_is_the_mean_over_environments_by_weight():
     heavy = Scorecard("me", rows=[Scored(Entry(EASY, weight=3), first), Scored(Entry(HARD), second)])
     assert heavy.overall.success.mean == pytest.approx(0.7)
     assert heavy.categories == []
+
+
+def test_environments_that_share_tasks_are_one_sample_in_the_overall_figure():
+    one = result()
+    two = replace(one, env=HARD)
+    variants = [Scored(Entry(EASY), one), Scored(Entry(EASY, wrappers=("concat",)), one)]
+    assert card(*variants).overall.success[1:3] == pytest.approx(one.success[1:3])
+    ids = card(Scored(Entry(EASY), one), Scored(Entry(HARD), two)).overall.success
+    assert ids.high - ids.low < one.success.high - one.success.low
+    listed = [Scored(Entry(EASY, only=(seed,)), one) for seed in (1, 2)]
+    assert card(*listed).overall.success == ids
+    drawn = card(*listed, Scored(Entry(EASY), one)).overall.success
+    assert drawn[1:3] == pytest.approx(one.success[1:3])
 
 
 def test_what_is_not_here_is_left_out_and_counted_never_zero():

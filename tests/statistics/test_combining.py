@@ -6,6 +6,7 @@ import pytest
 
 from gem.errors import BadArgument
 from gem.statistics import Interval, combined, exact, wilson
+from gem.statistics.combining import group_shared
 
 
 def test_of_one_figure_it_is_that_figure():
@@ -76,3 +77,23 @@ def test_weights_are_shares():
     for parts, weights in (([], None), ([one], [1, 2]), ([one], [0]), ([one], [math.nan])):
         with pytest.raises(BadArgument, match="one above 0 for each"):
             combined(parts, weights)
+
+
+def test_estimates_of_the_same_tasks_give_the_interval_of_one():
+    one, other = wilson(3, 10), wilson(9, 10)
+    assert combined([one] * 8, None, ["rows"] * 8)[1:5] == pytest.approx((one.low, one.high, 80, 10))
+    # Two groups of equal parts are two independent estimates.
+    grouped = combined([one, one, other, other], None, ["a", "a", "b", "b"])
+    assert grouped[:3] == pytest.approx(combined([one, other])[:3])
+    assert grouped.clusters == 20
+    assert combined([one, other], None, ["a", "b"]) == combined([one, other])
+    open_ended = Interval(0.0, -math.inf, math.inf, 1, 1)
+    assert combined([one, open_ended, other], None, "aab")[1:3] == (-math.inf, math.inf)
+    with pytest.raises(BadArgument):
+        combined([one, other], None, ["a"])
+
+
+def test_sets_that_share_a_key_are_one_group():
+    assert group_shared([{1}, {2}, {3}, {1, 3}, set(), {4}]) == [0, 1, 0, 0, 4, 5]
+    assert group_shared([{1}, {2}, {2, 1}, {2}]) == [0, 0, 0, 0]
+    assert group_shared([]) == []
