@@ -220,12 +220,26 @@ def _dataclass_mark(value: Any, kind: type) -> str | None:
     return next((name for name in _DATACLASS_MARKS if space.get(name) is value), None)
 
 
-def _standard(module: Any, name: Any) -> type | None:
-    """Return a class of Python's own modules that this process has imported, if there is one of that name."""
-    if not isinstance(module, str) or module.partition(".")[0] not in sys.stdlib_module_names:
+_OF_BASES = (BaseException, *SCALARS, *CONTAINERS)
+"""Classes that the class of a stand-in has among its bases, if the object's class does."""
+
+_TYPES = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}
+_TEST_TOOLS = frozenset({"__main__", "unittest", "pytest", "_pytest", "hypothesis"})
+"""Modules whose exceptions decide whether tests pass: a submission's class is none of theirs."""
+
+
+def _library_class(module: Any, name: Any) -> type | None:
+    """Return a class of a package that this process has imported, if there is one of that name."""
+    if not isinstance(module, str) or module.partition(".")[0] in _TEST_TOOLS:
         return None
-    kind = vars(sys.modules.get(module, builtins)).get(name)
+    space = _TYPES if module == "builtins" else getattr(sys.modules.get(module), "__dict__", {})
+    kind = space.get(name)
     return kind if isinstance(kind, type) else None
+
+
+def _is_error(kind: type) -> bool:
+    """Return whether a class is one of exceptions that a stand-in's class can derive from."""
+    return issubclass(kind, BaseException) and type(kind) is type and bool(kind.__flags__ & 1 << 10)
 
 
 def _class_of(module: str, name: str) -> type:
@@ -761,9 +775,22 @@ class Server(Peer):
     def run(self) -> None:
         """Send the names of the submission, then answer until the tester is gone."""
         self._send("names", "", sorted(name for name in self.space if isinstance(name, str)))
+        self.space.setdefault("isinstance", self.is_instance)
         while True:
             _, operation, operands = self._receive()
             self._answer(operation, operands)
+
+    def is_instance(self, thing: Any, kinds: Any, /) -> bool:
+        """Return whether a thing is an instance of a class, for the submission's own `isinstance`.
+
+        An object of the tests has the class of its name here, if there is one. Libraries are not told so:
+        they would reach for what is inside of their own objects.
+        """
+        if isinstance(thing, kinds) or type(thing) is not Far:
+            return isinstance(thing, kinds)
+        module, name = object.__getattribute__(thing, "_gem_class")
+        kind = self.space.get(name) if module == "tests" else _library_class(module, name)
+        return isinstance(kind, type) and issubclass(kind, kinds)
 
     def perform(self, operation: str, operands: list[Any]) -> Any:
         """Perform an operation, or look up a name."""
@@ -842,6 +869,7 @@ class Server(Peer):
                 thing = far = object.__new__(FarFunction if value["f"] else Far)
                 object.__setattr__(thing, "_gem_number", number)
                 object.__setattr__(thing, "_gem_peer", self)
+                object.__setattr__(thing, "_gem_class", (value["m"], value["k"]))
                 if value["f"]:
                     vars(far).update(__name__=value["c"], __qualname__=value["c"], __doc__=value["d"])
             self.keep(number, thing)
@@ -872,6 +900,7 @@ class Far:
 
     _gem_number: int
     _gem_peer: Peer
+    _gem_class: tuple[str, str]
 
     def __getattr__(self, name: str) -> Any:
         return _far_ask(self, "getattr", name)
@@ -1081,6 +1110,20 @@ class Thing:
     def __dict__(self) -> Any:  # type: ignore[override]
         """The attributes of the object in the submission's process."""
         return _ask(self, "getattr", "__dict__")
+
+
+def is_instance(thing: Any, kinds: Any, /) -> bool:
+    """Return whether a thing is an instance of a class, for the tests' own `isinstance` and unittest's.
+
+    The class of a stand-in may be one of a library, or derive from one. Only the tests are told so: the
+    library would take the stand-in for an object of its own, and ask it to decide.
+    """
+    if isinstance(thing, kinds):
+        return True
+    bases = type(thing).__mro__ if isinstance(type(thing), Stand) else ()
+    names = [vars(base)["_gem_library"] for base in bases if "_gem_library" in vars(base)]
+    classes = [kind for kind in itertools.starmap(_library_class, names) if kind is not None]
+    return any(not issubclass(kind, _OF_BASES) and issubclass(kind, kinds) for kind in classes)
 
 
 def _check_known(name: str) -> None:
@@ -1358,7 +1401,7 @@ class Tester(Peer):
         tree = ast.parse(source, "tests.py")
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
-        self.space |= {"__tell__": _tell, "__peer__": self}
+        self.space |= {"__tell__": _tell, "__peer__": self, "isinstance": is_instance}
         theirs = {*self.space.theirs, *self.space.imported, self.space.entry} - bound_names(tree)
         for node in list(ast.walk(tree)):
             match node:
@@ -1393,6 +1436,8 @@ class Tester(Peer):
         else:
             if str(getattr(function, "__name__", "")).startswith("assert"):
                 step()
+                if "unittest.case" in sys.modules:
+                    vars(sys.modules["unittest.case"])["isinstance"] = is_instance
             function(*args, **names)
 
     def caught(self) -> None:
@@ -1501,7 +1546,9 @@ class Tester(Peer):
             args = [self.encode(each, depth + 1) if _tells(each) else repr(each) for each in value.args]
             return {"h": number, "K": {"g": _GLOBAL[base]}, "c": kind.__name__, "e": args}
         name, doc = getattr(value, "__name__", kind.__name__), getattr(value, "__doc__", None)
-        return {"h": number, "f": _function(value), "c": name, "d": doc if type(doc) is str else None}
+        doc = doc if type(doc) is str else None
+        module = "" if isinstance(value, type) else str(kind.__module__)
+        return {"h": number, "f": _function(value), "c": name, "d": doc, "m": module, "k": kind.__name__}
 
     def decode_object(self, value: dict[str, Any]) -> Any:
         """Return the stand-in for an object or a class of the submission."""
@@ -1557,8 +1604,8 @@ class Tester(Peer):
         number, name, qualname, module, bases, names = described
         theirs = module == "submission"
         ours = [self._class(base) for base in bases]
-        known = None if theirs else _standard(module, name)
-        if known is not None and issubclass(known, BaseException):  # which the tests may catch by its name
+        known = None if theirs else _library_class(module, name)
+        if known is not None and _is_error(known):  # which the tests may catch by its name
             ours = [known, *(base for base in ours if not issubclass(known, base))]
         over = [base for base in ours if base is not object]
         truth = None
@@ -1590,7 +1637,9 @@ class Tester(Peer):
         if module == "builtins":
             natural = next((each for each in _NATURAL if each.__name__ == name), None)
             type.__setattr__(kind, "_gem_natural", natural)
-        if known is not None and isinstance(known, abc.ABCMeta):
+        if not theirs:
+            type.__setattr__(kind, "_gem_library", (module, name))
+        if isinstance(known, abc.ABCMeta) and module.partition(".")[0] in sys.stdlib_module_names:
             cast(Any, known).register(kind)
         self._kept[number] = kind
         return kind

@@ -117,3 +117,125 @@ def test_a_submission_does_not_define_what_its_task_never_mentions(judge, tests)
     with pytest.raises(NoVerdict, match="name 'WANTED' is not defined"):
         judge(guess, [tests], {"question": "Halve a number with f."})
     assert judge(guess, [tests], {"question": "Give WANTED with f."}) == "AC"
+
+
+OBJECTS = [
+    ("pathlib", "pathlib.Path('a')", "pathlib.PurePath"),
+    ("uuid", "uuid.UUID(int=1)", "uuid.UUID"),
+    ("re", "re.match('a', 'a')", "re.Match"),
+    ("array", "array.array('i', [1])", "array.array"),
+    ("io", "io.StringIO('a')", "io.StringIO"),
+    ("queue", "queue.Queue()", "queue.Queue"),
+    ("ipaddress", "ipaddress.ip_address('1.2.3.4')", "ipaddress.IPv4Address"),
+    ("types", "types.MappingProxyType({})", "types.MappingProxyType"),
+    ("collections.abc", "collections.ChainMap()", "collections.abc.Mapping"),
+    ("numpy", "numpy.random.default_rng(0)", "numpy.random.Generator"),
+    ("numpy", "numpy.ma.array([1], mask=[1])", "numpy.ma.MaskedArray"),
+    ("pandas", "pandas.DataFrame({'a': [1]})", "pandas.DataFrame"),
+]
+
+
+@pytest.mark.parametrize(("module", "value", "kind"), OBJECTS, ids=[kind for *_, kind in OBJECTS])
+def test_an_object_of_a_library_is_an_instance_of_its_class_on_both_sides(judge, module, value, kind):
+    pytest.importorskip(module)
+    code = f"import {module}\ndef f(): return {value}\ndef g(x): return isinstance(x, {kind}) and not isinstance(x, str)"
+    test = (
+        f"import unittest, {module}\nclass T(unittest.TestCase):\n    def test_a(self):\n"
+        f"        self.assertIsInstance(f(), {kind})\n        self.assertNotIsInstance(f(), (int, str, list))\n"
+        f"        assert isinstance(f(), (int, {kind})) and g(f()) and not g(T)"
+    )
+    assert judge(code, test) == "AC"
+    assert judge(code, f"import {module}\nassert g({value})") == "AC"
+    assert judge(code, f"import {module}\nassert isinstance(f(), (int, str, list))") == "WA"
+
+
+def test_a_class_keeps_its_own_class_beside_a_librarys(judge):
+    code = "import abc, enum\nclass Own(abc.ABC):\n    pass\nclass C(enum.Enum):\n    A = 1\ndef f(): return Own()"
+    test = (
+        "import abc, enum\nassert isinstance(f(), abc.ABC) and isinstance(f(), Own) and f().__class__ is Own\n"
+        "assert isinstance(C.A, enum.Enum) and C.A.__class__.__name__ == 'C'"
+    )
+    assert judge(code, [test]) == "AC"
+
+
+RAISES = "import unittest, {0}\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertRaises({1}, f)\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "statement", "kind"),
+    [
+        ("json", "json.loads('{')", "json.JSONDecodeError"),
+        ("numpy", "numpy.linalg.inv([[0, 0], [0, 0]])", "numpy.linalg.LinAlgError"),
+        ("pandas", "pandas.read_csv(__import__('io').StringIO(''))", "pandas.errors.EmptyDataError"),
+    ],
+)
+def test_tests_catch_exceptions_of_a_library_by_their_class(judge, module, statement, kind):
+    pytest.importorskip(module)
+    code = f"import {module}\ndef f(): {statement}"
+    assert judge(code, RAISES.format(module, kind)) == "AC"
+    assert judge(code, RAISES.format(module, "LookupError")) == "RE"
+
+
+# -- what names its class like a library's decides nothing by that
+
+_CLAIM = """
+class {name}{base}:
+    def __eq__(self, other): return True
+    __lt__ = __le__ = __gt__ = __ge__ = __contains__ = __eq__
+    def __ne__(self, other): return False
+    __hash__ = lambda self: 1
+    def __len__(self): return 1
+    def __iter__(self): yield self
+    def __getitem__(self, key): return self
+    def __getattr__(self, name):
+        if name.startswith("__"): raise AttributeError(name)
+        return self
+    def __call__(self, *given, **named): return True
+    def __sub__(self, other): return 0
+    __rsub__ = __add__ = __radd__ = __sub__
+    def __abs__(self): return 0
+    shape = (2, 1)
+    equals = __eq__
+{name}.__module__ = {module!r}
+def f(): return object.__new__({name})
+"""
+_FRAME = "import pandas as pd\nwant = pd.DataFrame({'a': [1, 2]})\nassert isinstance(f(), pd.DataFrame)\n"
+CLAIMS = [
+    *(
+        ("pandas", "DataFrame", f"{_FRAME}{each}")
+        for each in (
+            *("assert want.equals(f())", "assert f().equals(want)", "pd.testing.assert_frame_equal(f(), want)"),
+            *("pd.testing.assert_frame_equal(want, f())", "assert (f() == want).all().all()"),
+            *("assert (want == f()).all().all()", "assert f()['a'][0] == 1", "assert 1 in f()"),
+        )
+    ),
+    ("numpy", "ndarray", "import numpy as np\nassert isinstance(f(), np.ndarray)\nassert np.allclose(f(), [1, 2])"),
+    ("numpy", "float64", "import numpy as np\nassert isinstance(f(), np.floating)\nassert abs(f() - 3) < 1"),
+    ("numpy", "float64", "import numpy as np\nassert isinstance(f(), float)\n"),
+    ("builtins", "int", "assert isinstance(f(), int)"),
+    ("unittest.mock", "_ANY", "from unittest.mock import ANY\nassert isinstance(f(), type(ANY))"),
+    ("tests", "Own", "class Own: pass\nclass Sub(Own): pass\nassert isinstance(f(), Sub)"),
+    ("uuid", "UUID", "import uuid\nassert isinstance(f(), uuid.UUID)\nassert f() == uuid.UUID(int=3)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "name", "test"), CLAIMS)
+def test_an_object_that_names_a_librarys_class_is_equal_to_nothing(judge, module, name, test):
+    if module in ("pandas", "numpy"):
+        pytest.importorskip(module)
+    assert judge(_CLAIM.format(module=module, name=name, base=""), [test]) in ("WA", "RE")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("unittest.case", "SkipTest"),
+        ("_pytest.outcomes", "Skipped"),
+        ("tester", "Gone"),
+        ("__main__", "Gone"),
+    ],
+)
+def test_an_exception_that_names_a_class_of_the_testing_tools_is_an_error(judge, module, name):
+    code = f"class {name}(Exception): pass\n{name}.__module__ = {module!r}\ndef f(): raise {name}('x')"
+    test = "import unittest, pytest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(f(), 3)\n    def test_b(self):\n        assert f\n"
+    assert judge(code, test) == "RE"
