@@ -23,11 +23,11 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 from gem.core import Env
 from gem.errors import BadArgument, NoVerdict, WorkerDied, check_argument, text_of_error
-from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue
+from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue, stand_in_for
 from gem.source_files import with_sources
 
 FLUSH_S = 0.001
@@ -378,26 +378,37 @@ def pack_outcomes(outcomes: list[Outcome]) -> bytes:
         return pickle.dumps(plain)
 
 
-def _packed_error(error: Exception) -> tuple[str, str, str, bytes | None]:
+class _PackedError(NamedTuple):
+    """An error on its way to the caller; `pickled` is None where the error cannot be pickled and loaded."""
+
+    name: str
+    message: str
+    where: str
+    no_verdict: bool
+    pickled: bytes | None
+
+
+def _packed_error(error: Exception) -> _PackedError:
     where = "".join(traceback.format_exception(error))
     try:
         pickled = pickle.dumps(error)
         pickle.loads(pickled)  # an exception with its own constructor often fails only here
     except Exception:
         pickled = None
-    return type(error).__name__, text_of_error(error), where, pickled
+    return _PackedError(
+        type(error).__name__, text_of_error(error), where, isinstance(error, NoVerdict), pickled
+    )
 
 
-def unpack_error(error: tuple[str, str, str, bytes | None] | None) -> Exception | None:
+def unpack_error(error: _PackedError | None) -> Exception | None:
     """Return the error that `pack_outcomes` wrote."""
     if error is None:
         return None
-    name, message, where, pickled = error
-    if pickled is not None:
-        copy: Exception = pickle.loads(pickled)
-    else:  # a class of the same name, so that records do not depend on the host
-        copy = type(name, (NoVerdict,), {})(message)
-    copy.add_note(f"In the worker:\n{where}")
+    if error.pickled is not None:
+        copy: Exception = pickle.loads(error.pickled)
+    else:
+        copy = stand_in_for(error.name, error.no_verdict)(error.message)
+    copy.add_note(f"In the worker:\n{error.where}")
     return copy
 
 

@@ -17,7 +17,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gem import codec, errors
 from gem.core import Start, Step
-from gem.errors import GemError, NoVerdict
+from gem.errors import GemError
+from gem.hosts.base import stand_in_for
 from gem.hosts.verbs import Description
 from gem.specs import Solver, TaskRef
 
@@ -47,11 +48,12 @@ class Request(Struct, omit_defaults=True):
     origin: str | None = None
 
 
-class Error(Struct):
-    """The error of a call."""
+class Error(Struct, omit_defaults=True):
+    """The error of a call; `no_verdict` means that its class is a NoVerdict; its episode is tried again."""
 
     type: str
     message: str
+    no_verdict: bool = False
 
 
 class Answer(Struct, omit_defaults=True):
@@ -139,11 +141,11 @@ def _obs(obs: Any) -> Any:
 
 
 def error_of(error: Error) -> Exception:
-    """Return the gem error with this name; for an unknown name, a NoVerdict with the name in its text."""
+    """Return the gem error with this name; for an unknown name, an error of a class with that name."""
     kind = vars(errors).get(error.type)
     if isinstance(kind, type) and issubclass(kind, GemError):
         known: Exception = kind(error.message)
         return known
-    name = error.type[:80] if error.type.isidentifier() else "NoVerdict"
-    unknown: Exception = type(name, (NoVerdict,), {})(error.message)
-    return unknown
+    plain = "NoVerdict" if error.no_verdict else "RuntimeError"
+    name = error.type[:80] if error.type.isidentifier() else plain
+    return stand_in_for(name, error.no_verdict)(error.message)

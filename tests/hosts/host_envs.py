@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gem.core import Env, Start, Step
+from gem.errors import NoVerdict
 
 
 class Scripted(Env):
@@ -69,9 +70,20 @@ class OddError(Exception):
         super().__init__(f"{a} and {b}")
 
 
+class OddFailure(NoVerdict):
+    """Cannot be unpickled either."""
+
+    def __init__(self, a: str, b: str) -> None:
+        super().__init__(f"{a} and {b}")
+
+
 class Odd(Scripted):
+    """Its errors cannot be unpickled: that of its own tool after `fail`, else one that the action causes."""
+
     def step(self, action: str) -> Step:
-        raise OddError("salt", "pepper")
+        if action == "fine":
+            return Step("fine", 1.0, True, False, {"success": True})
+        raise (OddFailure if action == "fail" else OddError)("salt", "pepper")
 
 
 class Unloadable:

@@ -21,6 +21,7 @@ from host_envs import Leaving, Odd, Rendezvous, Scripted, Unloadable
 from waiting import until
 
 import gem
+from gem.agents import ScriptedAgent
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, WorkerDied
 from gem.hosts import processes, threads
@@ -29,7 +30,9 @@ from gem.hosts.processes import Processes
 from gem.hosts.remote import Remote
 from gem.hosts.serial import Serial
 from gem.hosts.threads import Threads
+from gem.record import Reply
 from gem.registry import ENV_REGISTRY, Maker, register
+from gem.rollout import Job, rollout
 from gem.specs import EnvSpec, WrapperRef
 
 ANY = pytest.mark.parametrize("kind", KINDS)
@@ -100,6 +103,16 @@ def test_an_error_comes_back_by_its_name_and_leaves_the_neighbours_alone(
         assert failure.message in ("asked to", "salt and pepper")
         host.renew(0)
         assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+
+
+@ANY
+@pytest.mark.parametrize(("first", "error", "attempts"), [("raise", "OddError", 0), ("fail", None, 1)])
+def test_whether_an_episode_is_tried_again_does_not_depend_on_the_host(
+    kind: str, first: str, error: str | None, attempts: int
+) -> None:
+    answers = iter([first, "fine"])
+    (episode,) = rollout([Job(Odd, 1)], ScriptedAgent(lambda ask: Reply(next(answers))), host=kind)
+    assert (episode.error and episode.error.type, episode.attempt) == (error, attempts)
 
 
 @ANY

@@ -43,10 +43,11 @@ def test_what_is_not_said_is_not_written() -> None:
 
 def test_an_error_comes_back_by_its_name() -> None:
     assert type(wire.error_of(wire.Error("BadAction", "no"))) is BadAction
-    unknown = wire.error_of(wire.Error("TheirError", "no"))
-    assert (type(unknown).__name__, isinstance(unknown, NoVerdict), str(unknown)) == (
-        "TheirError",
-        True,
-        "no",
-    )
-    assert type(wire.error_of(wire.Error("no name", "no"))).__name__ == "NoVerdict"
+    for no_verdict, unnamed in ((False, "RuntimeError"), (True, "NoVerdict")):
+        unknown = wire.error_of(wire.Error("TheirError", "no", no_verdict))
+        assert (type(unknown).__name__, isinstance(unknown, NoVerdict), str(unknown)) == (
+            "TheirError",
+            no_verdict,
+            "no",
+        )
+        assert type(wire.error_of(wire.Error("no name", "no", no_verdict))).__name__ == unnamed

@@ -115,7 +115,10 @@ def test_errors_cross_as_gems_own(serving, made):
     with pytest.raises(RuntimeError, match="raised RuntimeError; the server's log") as told:
         env.step("secret")
     assert type(told.value).__name__ == "RuntimeError"
+    assert not isinstance(told.value, NoVerdict)  # else an agent whose action causes it gets another try
     assert "/etc" not in str(told.value)
+    with pytest.raises(NoVerdict):
+        env.step("broken")
     with pytest.raises(UnknownArgument, match="takes no keyword 'length'"):
         gem.make(f"remote:{serving().url}/served:Obeying", length=9)
     with pytest.raises(UnknownEnv, match="offers no 'served:Other'; it offers served:Obeying"):

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from gem import codec, seeding
 from gem.content import written_tools
-from gem.errors import BadArgument, UnknownArgument, UnknownEnv
+from gem.errors import BadArgument, NoVerdict, UnknownArgument, UnknownEnv
 from gem.hosts import wire
 from gem.serve.environments import openenv
 from gem.serve.environments.sessions import Offer, Session, Sessions, missing_session
@@ -291,4 +291,4 @@ def _check_plain(value: Any) -> None:
 
 def _error(error: Exception) -> wire.Error:
     kind = "BadArgument" if isinstance(error, openenv.Unreadable) else type(error).__name__
-    return wire.Error(kind, openenv.describe_error(error))
+    return wire.Error(kind, openenv.describe_error(error), isinstance(error, NoVerdict))
