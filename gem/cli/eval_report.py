@@ -123,12 +123,13 @@ def _show_tables(result: SuiteResult) -> None:
     if any(tokens_of(each.usage) for each in result.results):
         heads += ["tokens", *PER_SUCCESS, *["cost"] * (result.prices is not None)]
     heads.append("verdicts")
-    columns = list(dict.fromkeys(name for card in cards for name in passes_of(card.overall)))
+    columns = list(dict.fromkeys(name for card in cards for name in passes_of(card)))
     for name, label, of, owner in result.rows:
         name = printable(name)
         rows.append((label, name, *_row(of, owner, heads)))
         if columns:
-            passes.append((label, name, *(format_interval(of.passes.get(each)) for each in columns)))
+            shown = format_figures(of, owner, columns)
+            passes.append((label, name, *(shown[each] for each in columns)))
         if not isinstance(of, EnvResult):
             continue
         withheld = bool(owner.withheld(of))

@@ -194,7 +194,11 @@ def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | 
         why = of.withheld if isinstance(of, Mean) else card.withheld(of)
         if why:
             return None, why
+        if isinstance(of, Mean) and gate.metric in of.gaps:
+            return None, of.gaps[gate.metric]
         if gate.metric.startswith("pass"):
+            if isinstance(of, EnvResult) and (why := card.withheld_passes(of).get(gate.metric, "")):
+                return None, why
             figure = of.passes.get(gate.metric)
         else:
             figure = getattr(of, "reward" if gate.metric == "return" else gate.metric)

@@ -26,9 +26,9 @@ PER_SUCCESS = ("tokens/success", "s/success")
 """The columns of what a success took."""
 
 
-def passes_of(figures: EnvResult | Mean) -> list[str]:
+def passes_of(card: Scorecard) -> list[str]:
     """Return the names of the figures for several samples to show: pass@1 to pass@k, and pass^k."""
-    names = list(figures.passes)
+    names = list(dict.fromkeys(name for result in card.results for name in result.passes))
     return [name for name in names if name.startswith("pass@")] + [
         name for name in names if name.startswith("pass^")
     ][-1:]
@@ -69,7 +69,7 @@ def markdown(
         lines += ["", f"## {escape_cell(card.agent)}", ""]
         columns = ["environment", "success", "coverage", "return", "turns"]
         means = [*card.categories, card.overall] if len(card.rows) > 1 else []
-        columns += passes_of(card.overall)
+        columns += passes_of(card)
         columns += ["normalised"] * any(row.normalised for row in card.rows)
         if tokens_of(card.overall.usage):
             columns += ["tokens", *PER_SUCCESS, *["cost"] * bool(card.prices)]
@@ -118,7 +118,7 @@ def format_figures(of: EnvResult | Mean, card: Scorecard, passes: Sequence[str] 
         "success": format_interval(of.success),
         "return": format_interval(of.reward, "{:.3f}"),
         "normalised": format_interval(card.find_normalised(of), "{:.3f}"),
-        **{name: format_interval(of.passes.get(name)) for name in passes},
+        **{name: _format_pass(of, name, card) for name in passes},
     }
     return {
         **(dict.fromkeys(figures, "withheld") if why else figures),
@@ -129,6 +129,17 @@ def format_figures(of: EnvResult | Mean, card: Scorecard, passes: Sequence[str] 
         "s/success": "-" if why else format_interval(of.seconds_per_success, "{:.2f}"),
         "cost": dollars(card.cost(of.usage)),
     }
+
+
+def _format_pass(of: EnvResult | Mean, name: str, card: Scorecard) -> str:
+    """Return a pass@k or pass^k, with the number of its tasks where others have too few verdicts."""
+    if isinstance(of, EnvResult) and name in card.withheld_passes(of):
+        return "withheld"
+    figure = of.passes.get(name)
+    less = figure is not None and figure.clusters < of.tasks
+    return format_interval(figure) + (
+        f" over {figure.clusters} of {of.tasks} tasks" if figure and less else ""
+    )
 
 
 def _describe_lost(result: EnvResult) -> str:

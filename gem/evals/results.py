@@ -45,8 +45,9 @@ class EnvResult:
 
     `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
     coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
-    samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed), over the tasks with a verdict for all
-    samples. `usage` is the token usage of the episodes, by model; in a suite, with that of earlier attempts
+    samples succeeds) and ``pass^1`` to ``pass^k`` (all succeed); the figures of k are over the tasks with at
+    least k verdicts, which are the `clusters` of their intervals, of all `tasks` (0 with one sample each).
+    `usage` is the token usage of the episodes, by model; in a suite, with that of earlier attempts
     at them that have no verdict. `tokens_per_success` and
     `seconds_per_success` are the tokens and the seconds of all episodes with a verdict for each that
     succeeded: what the agent and the calls of the environment took, by the clock; None if none
@@ -90,6 +91,7 @@ class EnvResult:
     seconds_per_success: Interval | None = field(default=None, compare=False)
     judged: int = 0
     unclear: int = 0
+    tasks: int = 0
 
     @property
     def coverage(self) -> float:
@@ -271,6 +273,7 @@ def summarise(
         seconds_per_success=divide([_seconds_of(each) for each in with_success]),
         judged=count_judged(episodes),
         unclear=unclear,
+        tasks=-(-(len(episodes) + unplayed) // samples) if samples > 1 else 0,
     )
 
 
@@ -315,17 +318,18 @@ def _parts_of(turn: Turn) -> dict[str, float]:
 
 
 def _passes(with_success: Sequence[Episode], samples: int) -> dict[str, Interval]:
-    """Return pass@1 to pass@k and pass^1 to pass^k, over the tasks that have all their samples."""
+    """Return pass@1 to pass@k and pass^1 to pass^k, each over the tasks that have as many verdicts.
+
+    To leave out each task that lost a sample would leave out hard ones, whose episodes are long, sooner.
+    """
     if samples == 1:
         return {}
     tasks: dict[str, list[bool]] = {}
     for episode in with_success:
         tasks.setdefault(episode.group, []).append(bool(episode.success))
-    whole = [won for won in tasks.values() if len(won) == samples]
-    if not whole:
-        return {}
+    enough = {k: [won for won in tasks.values() if len(won) >= k] for k in range(1, samples + 1)}
     kinds = (("pass@", pass_at_k), ("pass^", pass_hat_k))
-    return {f"{name}{k}": rate(whole, k) for name, rate in kinds for k in range(1, samples + 1)}
+    return {f"{name}{k}": rate(whole, k) for name, rate in kinds for k, whole in enough.items() if whole}
 
 
 def _agent(episodes: Sequence[Episode]) -> str:

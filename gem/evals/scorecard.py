@@ -36,6 +36,7 @@ class Mean:
     """Means over several environments, weighted by the environments' weights, not by their episodes.
 
     `left_out` environments could not be made and are in no figure. `withheld` is the reason for no headline.
+    `gaps` has the figures that not every environment has, and why: a mean over the others would look better.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Mean:
     doubtful: int = 0
     tokens_per_success: Interval | None = None
     seconds_per_success: Interval | None = field(default=None, compare=False)
+    tasks: int = 0
+    gaps: dict[str, str] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float:
@@ -77,6 +80,7 @@ class Mean:
             "tokens_per_success": bounds(self.tokens_per_success),
             "seconds_per_success": bounds(self.seconds_per_success),
             "withheld": self.withheld or None,
+            "gaps": self.gaps,
         }
 
 
@@ -111,6 +115,15 @@ class Scorecard:
         lost += [f"{figures.unclear} without word of success"] * bool(figures.unclear)
         under = f"coverage {share:.1%} is under {self.min_coverage:.1%}"
         return f"{under}: of {figures.episodes} episodes {' and '.join(lost)}"
+
+    def withheld_passes(self, figures: EnvResult) -> dict[str, str]:
+        """Return which of an environment's pass@k and pass^k are over too few of its tasks, and why."""
+        return {
+            name: f"{each.clusters} of {figures.tasks} tasks have the verdicts for {name}, "
+            f"under {self.min_coverage:.1%}"
+            for name, each in figures.passes.items()
+            if each.clusters < self.min_coverage * figures.tasks
+        }
 
     def find_normalised(self, figures: EnvResult | Mean) -> Interval | None:
         """Return the normalised return of figures of this card."""
@@ -159,11 +172,16 @@ class Scorecard:
             """Return None where one is unknown: the others alone would look cheap."""
             return None if None in figures else over(figures)
 
+        gaps: dict[str, str] = {}
+        short = {result.env: self.withheld_passes(result) for result in results}
         passes = {}
-        for key in results[0].passes if results else ():
-            mean = over([result.passes.get(key) for result in results])
-            if mean is not None and all(key in result.passes for result in results):
+        for key in dict.fromkeys(key for result in results for key in result.passes):
+            own = [None if key in short[each.env] else each.passes.get(key) for each in results]
+            if (mean := over_all(own)) is not None:
                 passes[key] = mean
+            else:
+                lacking = results[own.index(None)].env
+                gaps[key] = f"{lacking}: {short[lacking].get(key, 'it has none')}"
         turns = [(result.turns, weight) for result, weight in here if result.turns is not None]
         return Mean(
             name,
@@ -181,6 +199,8 @@ class Scorecard:
             sum(result.doubtful for result in results),
             over_all([result.tokens_per_success for result in results]),
             over_all([result.seconds_per_success for result in results]),
+            sum(result.tasks for result in results) if all(result.tasks for result in results) else 0,
+            gaps,
         )
 
     def _why_none(self, results: Sequence[EnvResult]) -> str:
@@ -204,6 +224,7 @@ class Scorecard:
                 continue
             about["tokens"], about["cost"] = tokens_of(row.result.usage), self.cost(row.result.usage)
             about["withheld"], about["note"] = self.withheld(row.result) or None, row.note or None
+            about["withheld_passes"] = self.withheld_passes(row.result)
             about["normalised"] = bounds(row.normalised)
             rows.append({**row.result.to_json(), **about})
         overall = self.overall

@@ -128,6 +128,11 @@ class SuiteResult:
                 if (why := card.withheld(result))
             ]
             notes += [
+                f"{result.env}{of}: no {', '.join(short)}: {next(iter(short.values()))}"
+                for result in card.results
+                if (short := card.withheld_passes(result)) and not card.withheld(result)
+            ]
+            notes += [
                 f"warning: {name}, {result.env}: {doubt}"
                 for result in card.results
                 for doubt in describe_doubts(result.doubts, result.scored)

@@ -9,7 +9,7 @@ import pytest
 
 from gem.errors import BadArgument
 from gem.evals import EnvResult
-from gem.evals.gates import Gate, check, refuse_unknown
+from gem.evals.gates import Checked, Gate, check, refuse_unknown
 from gem.evals.reports import junit, markdown
 from gem.evals.scorecard import Scorecard, Scored
 from gem.evals.suite import Entry
@@ -196,6 +196,26 @@ def test_episodes_that_do_not_say_success_are_not_in_its_coverage():
         "coverage 70.0% is under 80.0%: of 10 episodes 3 without word of success"
     )
     assert card(result(n=10, unclear=2), min_coverage=0.8).overall.withheld == ""
+
+
+def test_pass_figures_over_too_few_tasks_are_withheld():
+    passes = {"pass@1": wilson(20, 40), "pass@2": wilson(24, 27)}
+    few, all_there = result(passes=passes, tasks=40), result(HARD, passes=passes)  # of an earlier version
+    of = card(few, all_there, min_coverage=0.7)
+    assert [*of.withheld_passes(few)] == ["pass@2"]
+    assert [*of.overall.passes] == ["pass@1"]
+    why = "27 of 40 tasks have the verdicts for pass@2, under 70.0%"
+    assert check([Gate.parse("pass@2>0"), Gate.parse("pass@2[*]>0")], of) == [
+        Checked(Gate.parse("pass@2>0"), "me", False, f"overall: no figure, {EASY}: {why}"),
+        Checked(Gate.parse("pass@2[*]>0"), "me", False, f"{EASY}: no figure, {why}"),
+    ]
+    assert of.to_json()["results"][0]["withheld_passes"] == {"pass@2": why}
+    assert f"| {EASY} | 80.0% (49.0% to 94.3%) | 10/10 | 0.800 (0.100 to 0.900) | 3.00 | 50.0%" in markdown(
+        [of]
+    )
+    assert " | withheld |" in markdown([of])
+    assert "over 27 of 40 tasks" in markdown([card(few)])
+    assert passed("pass@2>0.8", card(few))
 
 
 PRICED = Prices({"m": Price(1.0, 2.0, 0.5)})
