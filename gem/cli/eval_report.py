@@ -14,7 +14,7 @@ from gem.errors import AgentUnavailable
 from gem.evals import EnvResult
 from gem.evals.evaluator import SuiteEvents
 from gem.evals.latency import LATENCY
-from gem.evals.reports import PER_SUCCESS, format_figures, format_interval, passes_of
+from gem.evals.reports import PER_SUCCESS, format_figures, format_interval, format_seat, passes_of
 from gem.evals.scorecard import Mean, Scorecard, Scored
 from gem.evals.suite_result import SuiteResult
 from gem.evals.usage import tokens_of
@@ -128,16 +128,13 @@ def _show_tables(result: SuiteResult) -> None:
         name = printable(name)
         rows.append((label, name, *_row(of, owner, heads)))
         if columns:
-            shown = format_figures(of, owner, columns)
-            passes.append((label, name, *(shown[each] for each in columns)))
+            cells = format_figures(of, owner, columns)
+            passes.append((label, name, *(cells[each] for each in columns)))
         if not isinstance(of, EnvResult):
             continue
         withheld = bool(owner.withheld(of))
         for seat, own in of.seats.items():
-            success, reward = format_interval(own.success), format_interval(own.reward, "{:.3f}")
-            if withheld:
-                success = reward = "withheld"
-            cells = {"success": success, "bounds": "-", "return": reward, "turns": f"{own.turns:.2f}"}
+            cells = {**format_seat(own, withheld=withheld), "bounds": "-"}
             rows.append((f"  {seat}", "", *(cells.get(head, "") for head in heads)))
         for part, mean in of.parts.items():
             reward = "withheld" if withheld else format_interval(mean, "{:.3f}")

@@ -79,6 +79,7 @@ def evaluate(
     budget: int | None = None,
     stop: Stopping | None = None,
     reward: str = "",
+    seat: str | None = None,
     options: RunOptions | None = None,
     **keywords: Any,
 ) -> EnvResult:
@@ -112,6 +113,8 @@ def evaluate(
             functions that `stop.beside` returns.
         reward: the name of a reward that is measured beside the environment's, and may compare the samples of
             a task; see `gem.rollout.rewards.measure_reward`.
+        seat: in a game of several seats, the seat whose success, return and turns are the figures; None: all
+            seats together. `agent` says who plays it, and who the others.
         options: the settings of the play. Jobs that `admit` refused count as unplayed. With `resume`, the
             figures are the same as without the interruption.
         **keywords: fields of RunOptions, such as ``limits`` or ``store``, which replace those of `options`.
@@ -137,6 +140,8 @@ def evaluate(
             f"stop is for {stop.samples} samples of each task; accepted: as many as are played ({samples}), "
             "without instances."
         )
+    if stop is not None and stop.seat != seat:
+        raise BadArgument(f"stop looks at the seat {stop.seat!r}; accepted: the measured one, {seat!r}.")
     if instances is not None:
         seeds = ()
     elif seeds is None:
@@ -169,6 +174,7 @@ def evaluate(
         budget=budget,
         unplayed=0 if stop is not None and stop.enough else len(jobs) - len(played),
         samples=samples,
+        seat=seat,
     )
     if stop is None or stop.interval is None or result.success is None:  # or no task has ended
         return result
@@ -256,7 +262,8 @@ class SuiteOptions:
     `budget_tokens`, `budget_usd`: start no episode that is expected to exceed this total; see `Budget`.
     `normalise`: also play random and solver once on each task, for the return on a scale where random is 0
     and the solver is 1.
-    `seat`: in a game of several seats, the seat of the measured agent; it plays all seats if None.
+    `seat`: in a game of several seats, the seat of the measured agent, whose success and return are the
+    figures; the agent plays all seats if None. Not with `normalise`.
     `others`: with `seat`, who plays the other seats: an agent or its name; random if None.
     `reward`: the name of a reward that is measured beside the environments'; see `evaluate`.
     `host`: where environments run; see `gem.rollout.Runner`. `call_s`: seconds for one call of an
@@ -371,6 +378,11 @@ class _SuiteRun:
         refuse_unknown(gates, labels, categories, samples, options.prices is not None)
         if options.reward:  # before anything is played
             find_reward(options.reward, samples > 1)
+        if options.normalise and options.seat is not None:
+            raise BadArgument(
+                f"the scale of --normalise is of {' and '.join(REFERENCES)} in every seat, and --seat "
+                "measures one; leave out one of the two."
+            )
         if options.retry_failed and out is None:
             raise BadArgument(
                 "--retry-failed plays stored episodes again; name their folder by --out FOLDER."
@@ -567,7 +579,7 @@ class _SuiteRun:
             return Scored(entry, missing=str(tasks.missing))
         stop = None
         if self.suite.stop_at_width is not None:
-            stop = Stopping(entry.samples, self.suite.stop_at_width)
+            stop = Stopping(entry.samples, self.suite.stop_at_width, seat=self.options.seat)
         try:
             result = self._evaluate(tasks, name, stop)
         except (MissingData, MissingExtra, NoSolver) as missing:
@@ -627,6 +639,7 @@ class _SuiteRun:
             seeds=tasks.seeds,
             stop=stop,
             reward=options.reward,
+            seat=options.seat,
         )
         if options.ray is None:
             result = measured(agents, options=play)

@@ -11,7 +11,7 @@ from typing import Literal
 from gem.codec import task_key
 from gem.errors import BadArgument, StoreError
 from gem.evals.environments import name_environments, name_tasks
-from gem.evals.results import who
+from gem.evals.results import SAME, who
 from gem.evals.usage import Prices, count_uncounted, spent_on, tokens_of
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
@@ -96,7 +96,7 @@ def check_returns(outcomes: Iterable[Outcome]) -> list[str]:
         if not (advice := advise_on_seats(own)):
             continue
         returns = [outcome.reward for outcome in own if outcome.reward is not None]
-        same = max(returns) - min(returns) < 1e-9 and any(outcome.success is None for outcome in own)
+        same = max(returns) - min(returns) < SAME and any(outcome.success is None for outcome in own)
         why = f", which is {returns[0]:.3g} in every episode here" if same else ""
         warnings.append(f"{env}: the return is the mean over the seats{why}; to compare one seat, {advice}.")
         useless += [env] * same

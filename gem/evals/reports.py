@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from gem.content import printable
 from gem.evals.gates import Checked
-from gem.evals.results import EnvResult
+from gem.evals.results import EnvResult, SeatResult
 from gem.evals.scorecard import Mean, Scorecard
 from gem.evals.usage import dollars, tokens_of
 from gem.statistics import Interval
@@ -74,7 +74,10 @@ def markdown(
         if tokens_of(card.overall.usage):
             columns += ["tokens", *PER_SUCCESS, *["cost"] * bool(card.prices)]
         lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-        lines += [_row(escape_cell(row.entry.label), row.result, card, columns) for row in card.rows]
+        for row in card.rows:
+            lines.append(_row(escape_cell(row.entry.label), row.result, card, columns))
+            if row.result is not None:
+                lines += _list_seats(row.entry.label, row.result, card, columns)
         lines += [_row(f"**{mean.name}**", mean, card, columns) for mean in means]
         if card.has_model:
             answers, median, slow, retries = card.latency.format_figures()
@@ -111,6 +114,16 @@ def _row(name: str, of: EnvResult | Mean | None, card: Scorecard, columns: Seque
     return f"| {' | '.join([name, *cells])} |"
 
 
+def _list_seats(label: str, of: EnvResult, card: Scorecard, columns: Sequence[str]) -> list[str]:
+    """Return a row for each seat of a game."""
+    lines = []
+    for seat, own in of.seats.items():
+        cells = format_seat(own, withheld=bool(card.withheld(of)))
+        row = [escape_cell(f"{label}, {seat}"), *(cells.get(each, "") for each in columns[1:])]
+        lines.append(f"| {' | '.join(row)} |")
+    return lines
+
+
 def format_figures(of: EnvResult | Mean, card: Scorecard, passes: Sequence[str] = ()) -> dict[str, str]:
     """Return figures by the names of their columns, with these `passes`; withheld at too low a coverage."""
     why = of.withheld if isinstance(of, Mean) else card.withheld(of)
@@ -129,6 +142,12 @@ def format_figures(of: EnvResult | Mean, card: Scorecard, passes: Sequence[str] 
         "s/success": "-" if why else format_interval(of.seconds_per_success, "{:.2f}"),
         "cost": dollars(card.cost(of.usage)),
     }
+
+
+def format_seat(own: SeatResult, *, withheld: bool) -> dict[str, str]:
+    """Return the figures of a seat by the names of their columns; withheld as those of its environment."""
+    figures = {"success": format_interval(own.success), "return": format_interval(own.reward, "{:.3f}")}
+    return {**(dict.fromkeys(figures, "withheld") if withheld else figures), "turns": f"{own.turns:.2f}"}
 
 
 def _format_pass(of: EnvResult | Mean, name: str, card: Scorecard) -> str:

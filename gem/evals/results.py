@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from gem.errors import NoVerdict
+from gem.errors import NoVerdict, check_argument
 from gem.evals.doubts import count_cut, count_doubts
 from gem.evals.usage import Usage, count_judged, count_uncounted, spent_on, tokens_of
 from gem.record import AgentInfo, Episode, RunInfo, StopReason, Turn
@@ -40,8 +40,9 @@ class EnvResult:
     `turns_to_success`: turns until success, where a lost episode counts as one turn more than its limit; None
     where one was lost and the limit is unknown.
     `errors` counts the failures by boundary and type; `first_error` is the message of the first one. `seats`
-    has the figures of each seat of a multi-agent environment, where `reward` is the mean over the seats.
-    `agent` is the name of the agent, from the episodes.
+    has the figures of each seat of a multi-agent environment. If one `seat` is measured, success, reward and
+    turns are of this seat; else `reward` is the mean over the seats, and None where that is the same in every
+    episode, as where one seat wins what the others lose. `agent` is the name of the agent, from the episodes.
 
     `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
     coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
@@ -92,6 +93,7 @@ class EnvResult:
     judged: int = 0
     unclear: int = 0
     tasks: int = 0
+    seat: str = ""
 
     @property
     def coverage(self) -> float:
@@ -189,20 +191,32 @@ def summarise(
     budget: int | None = None,
     unplayed: int = 0,
     samples: int = 1,
+    seat: str | None = None,
 ) -> EnvResult:
     """Return the figures of played episodes, one per requested job.
 
     `clustered`: episodes of one `group` are samples of one task or instance, and not independent. For
     `exactly`, `budget` and `samples` see evaluate; if an episode has no verdict, nothing is exact.
-    `unplayed`: the number of requested jobs that were not played.
+    `unplayed`: the number of requested jobs that were not played. `seat`: the seat whose success, reward and
+    turns are measured; None: all of them together.
+
+    Raises:
+        BadArgument: for a seat that an episode does not have.
     """
     scored = [episode for episode in episodes if episode.scored]
+    if seat is not None:
+        for episode in scored:
+            check_argument("seat", seat, seat in episode.ends, f"one of {name}: {', '.join(episode.ends)}")
     exactly = exactly and not unplayed and len(scored) == len(episodes)
-    with_success = _find_reporting(scored)
-    won = [float(bool(episode.success)) for episode in with_success]
+    with_success = _find_reporting(scored, seat)
+    won = [float(bool(episode.succeeded(seat))) for episode in with_success]
+    earned = [episode.reward(seat) for episode in scored]
     broken = [episode.error for episode in episodes if episode.error is not None]
     known = bool(with_success) and (budget is not None or all(won))
-    needed = [float(len(e.turns) if e.success else 1 + (budget or 0)) for e in with_success]
+    needed = [
+        float(_count_turns(each, seat)) if solved else 1.0 + (budget or 0)
+        for each, solved in zip(with_success, won, strict=True)
+    ]
 
     def groups(of: Sequence[Episode]) -> list[str] | None:
         return [each.group for each in of] if clustered else None
@@ -248,8 +262,8 @@ def summarise(
         scored=len(scored),
         success=rate(won, with_success) if with_success else None,
         at_least=sum(won) / (len(won) + unknown) if with_success else None,
-        reward=mean([episode.reward() for episode in scored], scored) if scored else None,
-        turns=sum(len(episode.turns) for episode in scored) / len(scored) if scored else None,
+        reward=mean(earned, scored) if scored and not _is_constant(earned, scored, seat) else None,
+        turns=sum(_count_turns(each, seat) for each in scored) / len(scored) if scored else None,
         turns_to_success=mean(needed, with_success) if known else None,
         cancelled=sum(episode.error is None and not episode.scored for episode in episodes),
         errors=dict(Counter(f"{error.boundary}: {error.type}" for error in broken)),
@@ -262,7 +276,7 @@ def summarise(
         agent=_agent(episodes),
         unplayed=unplayed,
         samples=samples,
-        passes=_passes(with_success, samples),
+        passes=_passes(with_success, won, samples),
         usage=spent_on(episodes),
         doubts=doubts,
         doubtful=doubtful,
@@ -274,6 +288,7 @@ def summarise(
         judged=count_judged(episodes),
         unclear=unclear,
         tasks=-(-(len(episodes) + unplayed) // samples) if samples > 1 else 0,
+        seat=seat or "",
     )
 
 
@@ -297,6 +312,20 @@ def _find_reporting(scored: Sequence[Episode], seat: str | None = None) -> list[
     return known if stops & _REPORTS else []
 
 
+def _count_turns(episode: Episode, seat: str | None) -> int:
+    return len(episode.turns if seat is None else episode.turns_of(seat))
+
+
+def _is_constant(earned: Sequence[float], scored: Sequence[Episode], seat: str | None) -> bool:
+    """Return whether returns are means over seats that are the same in every episode: nobody's return."""
+    several = seat is None and len(scored) > 1 and all(each.several for each in scored)
+    return several and max(earned) - min(earned) < SAME and any(each.success is None for each in scored)
+
+
+SAME = 1e-9
+"""Mean returns over seats that differ by less are the same."""
+
+
 def _describe_gaps(scored: Sequence[Episode]) -> dict[str, str]:
     """Return where parts are missing, by part, from what the turns say under ``no_verdict``."""
     gaps: dict[str, list[str]] = {}
@@ -317,7 +346,7 @@ def _parts_of(turn: Turn) -> dict[str, float]:
     return turn.rewards or {}
 
 
-def _passes(with_success: Sequence[Episode], samples: int) -> dict[str, Interval]:
+def _passes(with_success: Sequence[Episode], won: Sequence[float], samples: int) -> dict[str, Interval]:
     """Return pass@1 to pass@k and pass^1 to pass^k, each over the tasks that have as many verdicts.
 
     To leave out each task that lost a sample would leave out hard ones, whose episodes are long, sooner.
@@ -325,9 +354,9 @@ def _passes(with_success: Sequence[Episode], samples: int) -> dict[str, Interval
     if samples == 1:
         return {}
     tasks: dict[str, list[bool]] = {}
-    for episode in with_success:
-        tasks.setdefault(episode.group, []).append(bool(episode.success))
-    enough = {k: [won for won in tasks.values() if len(won) >= k] for k in range(1, samples + 1)}
+    for episode, solved in zip(with_success, won, strict=True):
+        tasks.setdefault(episode.group, []).append(bool(solved))
+    enough = {k: [own for own in tasks.values() if len(own) >= k] for k in range(1, samples + 1)}
     kinds = (("pass@", pass_at_k), ("pass^", pass_hat_k))
     return {f"{name}{k}": rate(whole, k) for name, rate in kinds for k, whole in enough.items() if whole}
 

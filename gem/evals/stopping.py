@@ -21,13 +21,15 @@ class Stopping:
     verdict; a task without any is left out.
 
     `width`: stop when the interval is at most this wide. `threshold`: stop when the interval is on one side
-    of it. If both are given, one is enough. `samples`: the samples per task, as in evaluate().
+    of it. If both are given, one is enough. `samples`: the samples per task, and `seat`: the seat whose
+    success it is, as in evaluate().
     """
 
     samples: int = 1
     width: float | None = None
     threshold: float | None = None
     level: float = 0.95
+    seat: str | None = None
     enough: bool = field(default=False, init=False)
     sequence: ConfidenceSequence = field(init=False, repr=False)
     _waiting: dict[str, list[Episode]] = field(default_factory=dict, init=False, repr=False)
@@ -74,7 +76,8 @@ class Stopping:
         self._waiting.setdefault(episode.group, []).append(episode)
         while self._groups and len(self._waiting.get(self._groups[-1], ())) >= self.samples:
             ended = self._waiting.pop(self._groups.pop())
-            successes = [float(each.success) for each in ended if each.success is not None]
+            known = [each.succeeded(self.seat) for each in ended]
+            successes = [float(each) for each in known if each is not None]
             if successes:
                 self.sequence.add(math.fsum(successes) / len(successes))
                 self.enough = self.enough or self.sequence.stop_when(

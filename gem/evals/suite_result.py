@@ -143,6 +143,12 @@ class SuiteResult:
                 for result in card.results
                 if result.unclear
             ]
+            notes += [
+                f"{result.env}{of}: success or return is not defined for all seats together; "
+                f"to measure one seat, {' or '.join(f'--seat {seat}' for seat in result.seats)}"
+                for result in card.results
+                if result.seats and not result.seat and None in (result.success, result.reward)
+            ]
             notes += [f"{row.entry.label}{of}: {row.note}" for row in card.rows if row.note]
             if left_out := sum(row.result is None for row in card.rows):
                 notes.append(

@@ -215,13 +215,31 @@ def game(x, o):
 def test_each_seat_has_figures_of_its_own():
     result = summarise("test:X", [game(StopReason.SOLVED, StopReason.FAILED)] * 3)
     assert result.success is None  # the seats fared differently
-    assert (result.reward.mean, result.turns) == (0.5, 3)
+    assert (result.reward, result.turns) == (None, 3)  # 0.5 in every episode, whatever the seats do
     x, o = result.seats["x"], result.seats["o"]
     assert (x.success.mean, x.reward.mean, x.turns) == (1.0, 2.0, 2)
     assert (o.success.mean, o.reward.mean, o.turns) == (0.0, -1.0, 1)
     both = summarise("test:X", [game(StopReason.SOLVED, StopReason.SOLVED)] * 3)
     assert both.success.mean == 1.0
+    assert both.reward.mean == 0.5
     assert summarise("test:X", [played(StopReason.SOLVED)]).seats == {}
+
+
+def test_a_measured_seat_has_the_main_figures():
+    lost = game(StopReason.FAILED, StopReason.SOLVED)
+    episodes = [game(StopReason.SOLVED, StopReason.FAILED), lost, replace(lost, sample=1), BROKEN]
+    result = summarise("test:X", episodes, samples=2, seat="x", budget=5)
+    assert (result.success, result.reward, result.turns) == (
+        result.seats["x"].success,
+        result.seats["x"].reward,
+        2,
+    )
+    assert (result.at_least, result.at_most, result.seat) == (1 / 4, 2 / 4, "x")
+    assert result.passes["pass@1"].mean == pytest.approx(1 / 3)
+    assert result.turns_to_success.mean == pytest.approx((2 + 6 + 6) / 3)
+    assert EnvResult.from_json(result.to_json()) == result
+    with pytest.raises(BadArgument, match="accepted: one of test:X: x, o"):
+        summarise("test:X", episodes, seat="red")
 
 
 def test_a_result_comes_back_from_json():

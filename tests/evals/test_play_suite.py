@@ -250,6 +250,23 @@ def test_a_seat_is_played_against_an_agent_or_its_name():
     by_value = play_suite(game, SolverAgent(), SuiteOptions(seat="player_0", others=RandomAgent()))
     assert set(by_value.cards) == {"SolverAgent"}
     assert by_name.results == by_value.results
+    (result,) = by_name.results
+    assert (result.success, result.reward) == (
+        result.seats["player_0"].success,
+        result.seats["player_0"].reward,
+    )
+    assert "KuhnPoker-v0, player\\_1 | " in by_name.to_markdown()
+    (together,) = play_suite(game, "solver").results
+    assert (together.success, together.reward) == (None, None)
+    (note,) = play_suite(game, "solver").notes
+    assert note.endswith("to measure one seat, --seat player_0 or --seat player_1")
+
+
+def test_an_early_stop_is_that_of_the_seat():
+    options = SuiteOptions(seat="player_1", others="random")
+    (found,) = play_suite(suite("multi:KuhnPoker-v0", stop_at_width=0.9), "solver", options).results
+    won = found.seats["player_1"].success
+    assert (found.success.mean, found.success.n) == (won.mean, won.n)
 
 
 def test_a_budget_leaves_episodes_out():
@@ -272,6 +289,11 @@ def test_a_budget_leaves_episodes_out():
             "out is ' '; accepted: a folder",
         ),
         (lambda: play_suite(suite(), (), SuiteOptions(seat="white")), BadArgument, "has one seat"),
+        (
+            lambda: play_suite(suite(), (), SuiteOptions(seat="white", normalise=True)),
+            BadArgument,
+            "leave out one of the two",
+        ),
         (lambda: suite("no:Such-v0"), UnknownEnv, "no environment"),
     ],
 )
