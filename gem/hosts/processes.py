@@ -310,7 +310,12 @@ def _end(workers: Sequence[_Worker]) -> None:
 def _serve(pipe: Connection[Any, Any], safe_path: str | None) -> None:
     if safe_path is None:
         os.environ.pop(SAFE_PATH, None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's to handle
+    # Ctrl-C is the caller's to handle. A program that the environment starts inherits an ignored signal,
+    # but no handler; a fork gets Python's own.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    os.register_at_fork(after_in_child=partial(signal.signal, signal.SIGINT, signal.default_int_handler))
+    # Daemons may not have children; the caller's side still treats this process as one.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     inbox: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()

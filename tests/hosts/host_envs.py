@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import ClassVar
 
@@ -84,6 +88,25 @@ class Odd(Scripted):
         if action == "fine":
             return Step("fine", 1.0, True, False, {"success": True})
         raise (OddFailure if action == "fail" else OddError)("salt", "pepper")
+
+
+class Parental(Scripted):
+    """Starts child processes, and says what they make of SIGINT."""
+
+    def step(self, action: str) -> Step:
+        code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        child = multiprocessing.get_context("spawn").Process(target=os.getpid)
+        child.start()
+        child.join()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork while threads run
+            copy = os.fork()
+        if not copy:
+            os._exit(0 if signal.getsignal(signal.SIGINT) is signal.default_int_handler else 1)
+        forked = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+        info = {"program": ran.stdout.strip(), "spawned": child.exitcode, "forked": forked}
+        return Step("", 0.0, True, False, info)
 
 
 class Unloadable:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
-from host_envs import Leaving, Odd, Rendezvous, Scripted, Unloadable
+from host_envs import Leaving, Odd, Parental, Rendezvous, Scripted, Unloadable
 from waiting import until
 
 import gem
@@ -500,6 +500,15 @@ def test_large_messages_both_ways_do_not_block_each_other() -> None:
         for i in range(4):  # nobody reads while these are written
             host.submit(i, "step", (text,))
         assert all(len(o.value.obs) > 1_000_000 for o in collect(host, 4).values())
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("kind", ["serial", "process"])
+def test_children_of_an_environment_are_those_of_any_program(kind: str) -> None:
+    with make_host(kind, [Parental]) as host:
+        call(host, 0, "reset", (1,))
+        info = call(host, 0, "step", ("x",)).info
+    assert info == {"program": "True", "spawned": 0, "forked": 0}
 
 
 @pytest.mark.system
