@@ -799,7 +799,8 @@ class Server(Peer):
         if operation == "entry":
             return entry(self.space, operands[0])
         if operation == "seed":
-            return random.seed(*operands)  # noqa: TID251 - as the tests asked
+            module, args, names = operands
+            return __import__(module, fromlist=["seed"]).seed(*args, **names)
         outcome = super().perform(operation, operands)
         if operation == "drop":
             return None
@@ -1780,6 +1781,20 @@ def _is_own(error: BaseException, peer: Tester, source: str, unknown: Iterable[s
     return issubclass(kind, NameError) and error.name in unknown  # type: ignore[attr-defined]
 
 
+def _seed_both(module: Any, peer: Tester) -> None:
+    """Let the tests' `seed` of a module seed the submission's too, which is not yet a use of it."""
+    seed = module.seed
+
+    def seed_both(*args: Any, **names: Any) -> None:
+        seed(*args, **names)
+        if (given := [*args, *names.values()]) and all(map(_plain, given)):
+            heard = peer.heard
+            peer.ask("seed", module.__name__, list(args), names)
+            peer.heard = heard
+
+    module.seed = seed_both
+
+
 def test(
     fd: int,
     source: str,
@@ -1801,14 +1816,10 @@ def test(
     space = peer.space
     space["__name__"] = "tests"
     space.imported, space.unknown = frozenset(imported), frozenset(unknown if question else ())
-    seed = random.seed  # noqa: TID251 - the tests' own process
-
-    def seed_both(*args: Any) -> None:
-        seed(*args)
-        if args and _plain(args[0]):
-            peer.ask("seed", args[0])
-
-    random.seed = seed_both  # type: ignore[assignment]  # noqa: TID251
+    _seed_both(random, peer)
+    if "seed" in (code := preamble + source) and re.search(r"\b(np|numpy)\b", code):
+        with suppress(ImportError):
+            _seed_both(__import__("numpy.random", fromlist=["seed"]), peer)
     try:
         peer.begin()
         if preamble.strip():

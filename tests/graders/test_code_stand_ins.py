@@ -239,3 +239,25 @@ def test_an_exception_that_names_a_class_of_the_testing_tools_is_an_error(judge,
     code = f"class {name}(Exception): pass\n{name}.__module__ = {module!r}\ndef f(): raise {name}('x')"
     test = "import unittest, pytest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(f(), 3)\n    def test_b(self):\n        assert f\n"
     assert judge(code, test) == "RE"
+
+
+DRAWS = [
+    ("random", "import random", "random.seed(3)"),
+    ("random", "import random", "random.seed(a=3, version=2)"),
+    ("numpy", "import numpy as np", "np.random.seed(3)"),
+    ("numpy", "import numpy.random", "numpy.random.seed(seed=[3, 4])"),
+    ("numpy", "from numpy.random import seed", "seed(3)"),
+]
+
+
+@pytest.mark.parametrize(("module", "source", "seeds"), DRAWS, ids=[seeds for *_, seeds in DRAWS])
+def test_a_seed_of_the_tests_is_the_submissions_too(judge, module, source, seeds):
+    pytest.importorskip(module)
+    draw = {"random": "random.random()", "numpy": "float(numpy.random.rand())"}[module]
+    code = f"def f():\n    import {module}\n    return {draw}"
+    assert judge(code, [f"{source}\n{seeds}\na = f()\n{seeds}\nassert a == f()\nassert a != f()"]) == "AC"
+
+
+def test_a_seed_is_no_use_of_the_submission(judge):
+    with pytest.raises(NoVerdict, match="without having used the submission"):
+        judge("def f(x): return x", ["import random\nrandom.seed(3)\nfor x in ():\n    assert f(x) == x"])

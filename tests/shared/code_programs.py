@@ -430,7 +430,7 @@ HONEST: list[Program] = [
         "assert apply(apply, apply, lambda: 4) == 4 and apply(lambda: apply(lambda: 5)) == 5",
         "assert list(map(same, [1, 2])) == [1, 2] and sorted([3, 1], key=same) == [1, 3] and list(filter(same, [0, 1])) == [1]",
         "assert same(x for x in 'ab').__next__() == 'a' and ''.join(same(iter('ab'))) == 'ab'",
-        "import random\nrandom.seed(3)\na = random.random()\nassert a == __import__('random').Random(3).random()",
+        "import random\nrandom.seed(3)\na = random.random()\nassert same(a) == __import__('random').Random(3).random()",
     ),
     *[
         Program(f"an entry point {n}", SOLUTION, "def check(c):\n    assert c(3) == 6\n    assert c(2, k=2) == 8", row)
