@@ -10,14 +10,15 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from gem import seeding
 from gem.closing import Closing
-from gem.content import Obs, ToolSpec, written_tools
+from gem.content import Obs, ToolSpec, check_obs, written_tools
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -439,6 +440,72 @@ def _name_values(env: Env, kind: Any, values: Any) -> Any:
     if isinstance(values, tuple | list):
         returned = f"{len(values)} values ({', '.join(type(value).__name__ for value in values)})"
     raise ContractBroken(f"{method} of {env} returned {returned}; it must return {accepted}.")
+
+
+def check_start(start: Any) -> Start:
+    """Return the result of reset, of one seat, as a Start whose values have their types.
+
+    Raises:
+        ContractBroken, BadArgument: for a value of another type.
+    """
+    obs, info = start
+    check_info(info)
+    return Start(check_obs(obs), info)
+
+
+def check_step(step: Any) -> Step:
+    """Return the result of step, of one seat, as a Step whose values have their types.
+
+    Raises:
+        ContractBroken, BadArgument: for a value of another type, and a reward that is not finite.
+    """
+    obs, reward, terminated, truncated, info = step
+    plain = type(obs) is str and type(reward) is float and type(info) is dict
+    if plain and type(terminated) is type(truncated) is bool and math.isfinite(reward):
+        return Step(*step) if type(step) is not Step else step  # the checks would take longer
+    check_info(info)
+    return Step(check_obs(obs), check_reward(reward), check_flag(terminated), check_flag(truncated), info)
+
+
+def check_info(info: Any) -> None:
+    """Refuse an info that is no mapping.
+
+    Raises:
+        ContractBroken: for one.
+    """
+    if type(info) is not dict and not isinstance(info, Mapping):
+        raise ContractBroken(f"the environment's info is a {type(info).__name__}; it must be a dict.")
+
+
+def check_flag(value: Any) -> bool:
+    """Return a flag of step as a bool; numpy's bool is accepted.
+
+    Raises:
+        ContractBroken: for anything else.
+    """
+    if not isinstance(value, bool) and str(getattr(value, "dtype", "")) != "bool":
+        raise ContractBroken(f"terminated or truncated is {value!r:.40}; the environment must return a bool.")
+    return bool(value)
+
+
+def check_reward(reward: Any) -> float:
+    """Return a reward as a finite float.
+
+    Raises:
+        ContractBroken: when it is not a finite number.
+    """
+    if isinstance(reward, str | bytes | bytearray):  # which float() would read
+        raise ContractBroken(f"the environment's reward is {reward!r:.40}; a reward is a finite number.")
+    try:
+        number = float(reward)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = type(reward).__name__
+        raise ContractBroken(
+            f"the environment's reward is {kind} {reward!r:.40}; a reward is a finite number."
+        ) from error
+    if not math.isfinite(number):
+        raise ContractBroken(f"the environment's reward is {number}; a reward is a finite number.")
+    return number
 
 
 def _name_result(method: Callable[..., Any], named: Any) -> Callable[..., Any]:

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 from gem import plugins
 from gem.closing import Closing
 from gem.core import Env
-from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, check_seconds, text_of_error
-from gem.hosts.verbs import VERBS, failure_of
+from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, check_seconds
+from gem.hosts.verbs import VERBS, failure_of, wrap_exception
 from gem.record import Failure
 from gem.registry import load
 from gem.specs import EnvSpec, parameters_of
@@ -377,13 +377,6 @@ def _class_of(name: str) -> Callable[..., Host]:
 def auto_kind(specs: Iterable[EnvSpec]) -> Kind:
     """Return the best host for these environments: ``thread`` if any of them waits, else ``serial``."""
     return "thread" if any(spec.waits for spec in specs) else "serial"
-
-
-def wrap_exception(error: BaseException) -> NoVerdict:
-    """Build the error for an environment that raised an exception such as SystemExit or CancelledError."""
-    if isinstance(error, SystemExit):
-        return NoVerdict(f"the environment called exit({error.code!r}).")
-    return NoVerdict(f"the environment raised {type(error).__name__}: {text_of_error(error)}")
 
 
 @lru_cache(maxsize=256)

@@ -19,9 +19,8 @@ from gem.hosts.base import (
     Slot,
     carry_out,
     overdue,
-    wrap_exception,
 )
-from gem.hosts.verbs import VERBS
+from gem.hosts.verbs import VERBS, wrap_exception
 from gem.waiting import name_wait
 
 CLOSES = "close() of an environment, which has no limit of time on the host serial"
@@ -96,7 +95,9 @@ class Serial(Host):
             try:
                 for value in calls:
                     values.append(value)
-                return values, errors
+                if len(values) == len(indices):
+                    return values, errors
+                errors[len(values)] = StopIteration()  # a call raised it: for the loop it is an end
             except Exception as error:
                 errors[len(values)] = error
             except KeyboardInterrupt as interrupt:  # as above: the other calls stay in flight

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gem import registry
-from gem.core import Env
-from gem.errors import WorkerDied, text_of_error
+from gem.core import Env, check_start, check_step
+from gem.errors import NoVerdict, WorkerDied, text_of_error
 from gem.record import Failure
 from gem.specs import TaskRef
 
@@ -51,16 +51,21 @@ def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
 
     If the next episode breaks in its reset, the end of this one remains valid: obs is None, and the failure
     is ``info["error"]``.
+
+    Raises:
+        ContractBroken, BadArgument: for a value of another type. Others: what the environment raised.
     """
-    step = env.step(action)
+    step = check_step(env.step(action))
     obs, reward, terminated, truncated, info = step
     if next_seed is None or not (terminated or truncated):
         return step
     final = {"final_obs": obs, "final_info": info}
     try:
-        obs, info = env.reset(seed=next_seed)
-    except Exception as error:
-        failure = describe_failure(error)
+        obs, info = check_start(env.reset(seed=next_seed))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # exit() too
+        failure = describe_failure(error if isinstance(error, Exception) else wrap_exception(error))
         return None, reward, terminated, truncated, {**final, "error": failure}
     return obs, reward, terminated, truncated, {**info, **final}
 
@@ -96,6 +101,13 @@ def failure_of(error: Exception) -> Failure:
     """Return the record of `error`: boundary ``host`` if a worker died or hung, else ``env``."""
     boundary = "host" if isinstance(error, WorkerDied) else "env"
     return Failure(boundary, type(error).__name__, text_of_error(error))
+
+
+def wrap_exception(error: BaseException) -> NoVerdict:
+    """Build the error for an environment that raised an exception such as SystemExit or CancelledError."""
+    if isinstance(error, SystemExit):
+        return NoVerdict(f"the environment called exit({error.code!r}).")
+    return NoVerdict(f"the environment raised {type(error).__name__}: {text_of_error(error)}")
 
 
 def _method(name: str) -> Callable[..., Any]:

@@ -26,7 +26,6 @@ The agent's time is the sum of `Reply.policy_s`, or of the driver's measurements
 
 from __future__ import annotations
 
-import math
 import platform
 from asyncio import CancelledError
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -37,6 +36,7 @@ from typing import Any, TypeAlias
 
 from gem import seeding
 from gem.content import check_obs, tools_in
+from gem.core import check_flag, check_info, check_reward
 from gem.dialogue import Dialogue
 from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied, text_of_error
 from gem.history import CHAT, LAST, HistoryPolicy
@@ -376,7 +376,7 @@ class _Progress:
         """Enter the result of one seat; in an environment of several, `obs` is None where it does not act."""
         info, end = _copy_info(info), self.record.ends[seat]
         reward = check_reward(reward)
-        terminated, truncated = _check_flag(terminated), _check_flag(truncated)
+        terminated, truncated = check_flag(terminated), check_flag(truncated)
         if obs is not None or not self.several:
             obs = check_obs(obs)
         self._enter_reward(seat, reward, info, step_s)
@@ -480,37 +480,9 @@ _MUTABLE = frozenset((dict, list, set))
 
 def _copy_info(info: Any) -> dict[str, Any]:
     """Return a copy of an environment's info."""
-    if type(info) is not dict and not isinstance(info, Mapping):
-        raise ContractBroken(f"the environment's info is a {type(info).__name__}; it must be a dict.")
+    check_info(info)
     copy: dict[str, Any] = _copy_nested(info if type(info) is dict else dict(info))
     return copy
-
-
-def _check_flag(value: Any) -> bool:
-    """Return a flag of step as a bool; numpy's bool is accepted."""
-    if not isinstance(value, bool) and str(getattr(value, "dtype", "")) != "bool":
-        raise ContractBroken(f"terminated or truncated is {value!r:.40}; the environment must return a bool.")
-    return bool(value)
-
-
-def check_reward(reward: Any) -> float:
-    """Return a reward as a finite float.
-
-    Raises:
-        ContractBroken: when it is not a finite number.
-    """
-    if isinstance(reward, str | bytes | bytearray):  # which float() would read
-        raise ContractBroken(f"the environment's reward is {reward!r:.40}; a reward is a finite number.")
-    try:
-        number = float(reward)
-    except (TypeError, ValueError) as error:
-        kind = type(reward).__name__
-        raise ContractBroken(
-            f"the environment's reward is {kind} {reward!r:.40}; a reward is a finite number."
-        ) from error
-    if not math.isfinite(number):
-        raise ContractBroken(f"the environment's reward is {number}; a reward is a finite number.")
-    return number
 
 
 def _add_parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gem import registry, seeding
 from gem.closing import Closing
 from gem.content import Obs
-from gem.core import Env
+from gem.core import Env, check_start
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded, UnknownArgument
 from gem.hosts.base import NO_KWARGS, Command, Host, Recipe, make_host
 from gem.hosts.verbs import describe_failure
@@ -412,16 +412,20 @@ class VectorEnv(Closing):
         """Return the result of a reset that was run in place of a step."""
         reported = member.failure
         obs, info = self._began(member, start, error)
-        failure = reported or (info["error"] if error else None)
+        failure = reported or (None if member.running else info["error"])
         return (obs, 0.0, False, False, info) if failure is None else _break(obs, info, failure)
 
     def _began(self, member: _Member, start: Any, error: Exception | None) -> tuple[Obs, dict[str, Any]]:
         """Return the first observation and info of an episode, even if its reset broke."""
         member.resetting, member.failure = False, None
+        if error is None:
+            try:
+                obs, info = check_start(start)
+            except Exception as broken:
+                error = broken
         if error is not None:
             return "", {"error": self._broke(member, error)}
         member.running = True
-        obs, info = start
         return obs, info
 
     def _broke(self, member: _Member, error: Exception) -> dict[str, str]:

@@ -231,6 +231,7 @@ def test_an_environment_that_breaks_at_reset_gives_no_verdict():
         (WorkerDied("worker 3"), "host", "WorkerDied", "worker 3"),
         (go(float("nan")), "env", "ContractBroken", "nan"),
         (go(None), "env", "ContractBroken", "reward is NoneType None; a reward is a finite number"),
+        (go(10**400), "env", "ContractBroken", "a reward is a finite number"),
         (go([1.0]), "env", "ContractBroken", "reward is list [1.0]; a reward is a finite number"),
         (go(obs=None), "env", "BadArgument", "observation is NoneType; it must be text"),
         (Step({"x": 1}, 0.0, False, False, {}), "env", "BadArgument", "observation is dict; it must be text"),

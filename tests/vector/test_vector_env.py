@@ -371,6 +371,90 @@ def test_an_environment_that_never_resets_does_not_stop_the_others(mode: str) ->
             assert infos[1]["turn"] == turn
 
 
+class Faulty(Scripted):
+    """Returns the values that the action names; its episodes after the first begin with those of `start`."""
+
+    def __init__(self, start: Any = ("go", {}), length: int = 5) -> None:
+        super().__init__(length)
+        self.start, self.episodes = start, 0
+
+    def reset(self, seed: int | None = None) -> Any:
+        super().reset(seed)
+        self.episodes += 1
+        if self.start == "exit" and self.episodes > 1:
+            raise SystemExit(4)
+        return self.start if self.episodes > 1 else ("go", {})
+
+    def step(self, action: str) -> Any:
+        match action:
+            case "stop iterating":
+                return next(iter(()))
+            case "obs":
+                return None, 0.0, False, False, {}
+            case "text":
+                return "on", "0.5", False, False, {}
+            case "list":
+                return "on", [1, 2], False, False, {}
+            case "huge":
+                return "on", 10**400, False, False, {}
+            case "flag":
+                return "on", 0.0, "no", False, {}
+            case "info":
+                return "on", 0.0, False, False, None
+        return super().step(action)
+
+
+FAULTS = {
+    "stop iterating": "StopIteration",
+    "obs": "BadArgument",
+    "text": "ContractBroken",
+    "list": "ContractBroken",
+    "huge": "ContractBroken",
+    "flag": "ContractBroken",
+    "info": "ContractBroken",
+}
+
+
+@ANY
+def test_a_step_with_values_of_wrong_types_breaks_its_own_episode_alone(backend: str) -> None:
+    with VectorEnv([Faulty] * 3, backend, seed=0) as vec:
+        vec.reset()
+        for at, (fault, kind) in enumerate(FAULTS.items()):
+            places = [at % 3, (at + 1) % 3, (at + 2) % 3]
+            _, reward, _, truncated, infos = vec.step(dict(zip(places, [fault, "go", "go"], strict=True)))
+            assert np.isnan(reward).tolist() == truncated.tolist() == [True, False, False]
+            assert infos[0]["final_info"]["error"]["type"] == kind
+            vec.reset()
+
+
+@ANY
+@pytest.mark.parametrize("start", [(None, {}), ("go", None), ("go",), "exit"])
+def test_a_next_episode_with_a_wrong_start_keeps_the_end_of_the_one_before(backend: str, start: Any) -> None:
+    with VectorEnv([partial(Faulty, start, length=1), Scripted], backend, seed=0) as vec:
+        vec.reset()
+        obs, reward, terminated, _, infos = vec.step(["go", "go"])
+        assert reward.tolist() == [1 / 8, 1 / 8]
+        assert terminated.tolist() == [True, False]
+        assert (obs[0], infos[0]["final_info"]["turn"]) == ("", 1)
+        if start == "exit":
+            failure = {"boundary": "env", "type": "NoVerdict", "message": "the environment called exit(4)."}
+            assert infos[0]["error"] == failure
+        _, reward, *_ = vec.step(["go", "go"])
+        assert np.isnan(reward).tolist() == [True, False]
+
+
+@ANY
+def test_a_reset_with_values_of_wrong_types_breaks_its_own_episode_alone(backend: str) -> None:
+    recipes = [partial(Faulty, (None, {}), length=1), Scripted]
+    with VectorEnv(recipes, backend, seed=0, autoreset_mode="next_step") as vec:
+        vec.reset()
+        vec.step(["go", "go"])
+        obs, reward, _, truncated, infos = vec.step(["ignored", "go"])
+        assert np.isnan(reward).tolist() == truncated.tolist() == [True, False]
+        assert (obs[0], infos[0]["final_info"]["error"]["type"]) == ("", "BadArgument")
+        assert infos[1]["turn"] == 2
+
+
 # -- misuse
 
 

@@ -16,7 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from gem.errors import NoVerdict
-from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out, wrap_exception
+from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, Slot, carry_out
+from gem.hosts.verbs import wrap_exception
 
 LOG = logging.getLogger("gem.serve")
 

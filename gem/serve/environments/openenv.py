@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from gem import codec
 from gem.content import Image, Obs, ToolCall, ToolSpec, text_of
-from gem.core import Start, Step
+from gem.core import Start, Step, check_reward
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -33,7 +33,7 @@ from gem.errors import (
     replace_surrogates,
 )
 from gem.record import StopReason, Verdict
-from gem.rollout.episode import check_reward, find_task_stop, find_truncation_stop
+from gem.rollout.episode import find_task_stop, find_truncation_stop
 from gem.serve.environments.sessions import Draining, Full, Offer, Session, Sessions
 from gem.serve.json_messages import Read, decode_json
 from gem.specs import name_of

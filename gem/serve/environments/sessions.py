@@ -14,7 +14,7 @@ import msgspec
 
 from gem import seeding
 from gem.content import ToolSpec
-from gem.core import Step
+from gem.core import Step, check_start, check_step
 from gem.errors import BadArgument, EpisodeOver, NoVerdict, UnknownArgument
 from gem.hosts.base import NO_KWARGS
 from gem.hosts.verbs import describe_failure
@@ -438,16 +438,16 @@ class Sessions:
     async def advance(self, session: Session, action: Any, next_seed: int | None) -> tuple[Any, ...]:
         """Take one step, and if it ends the episode start the next; see `gem.hosts.verbs.advance`."""
         if next_seed is None:
-            return tuple(await self.step(session, action))
+            return check_step(await self.step(session, action))
         if not session.over and not self.draining and session.steps + 1 < self.limits.steps:
             step = await self.call(session, "advance", (action, next_seed))
             session.steps += 1
             if step[2] or step[3]:
                 session.steps, session.seed, session.answers = 0, next_seed, None
             return tuple(step)
-        step = await self.step(session, action)
+        step = check_step(await self.step(session, action))
         try:
-            obs, info = await self.reset(session, next_seed)
+            obs, info = check_start(await self.reset(session, next_seed))
         except Exception as error:  # the end of this episode stands all the same
             obs, info = None, {"error": describe_failure(error)}
         return obs, *step[1:4], {**info, "final_obs": step[0], "final_info": step[4]}
