@@ -10,6 +10,8 @@ the default is the first:
 - passes: `pass_at_k`; `pass_hat_k` mirrors it.
 - differences: of two agents on the same tasks, `score_difference`, Student's t (`paired_difference`) and the
   bootstrap (`paired_bootstrap`). The second agent's rate of a task is `gain` of the way nearer to 1.
+- returns: of returns of 0 or 1, one a task, `return_interval` and Student's t (`mean_interval`); and how
+  often two equal agents are said to differ, by McNemar's test and by Student's t (`paired_p`).
 - suites: of the mean over environments, the rate and the difference of two equal agents. Those
   of a `group` are prompts of the same tasks, at which each agent has its own rate on each task.
 - sequences: how often a `ConfidenceSequence` is right at every moment up to the last, compared with a Wilson
@@ -32,10 +34,13 @@ from gem.statistics import (
     Interval,
     clustered_rate,
     combined,
+    mcnemar,
     mean_interval,
     paired_bootstrap,
     paired_difference,
+    paired_p,
     pass_at_k,
+    return_interval,
     score_difference,
     wilson,
 )
@@ -139,6 +144,30 @@ def differences(trials: int) -> list[dict[str, float]]:
             row[f"{name}width"] = statistics.median(min(1.0, i.high) - max(-1.0, i.low) for i in each)
         rows.append(row)
     _shown("differences", trials, rows)
+    return rows
+
+
+def returns(trials: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(5)
+    rows = []
+    for tasks, rate in itertools.product((2, 5, 10, 20, 50), (0.5, 0.9, 0.98)):
+        found: dict[str, list[Interval]] = {"": [], "t_": []}
+        wrong = t_wrong = 0
+        for first, second in (rng.random((trials, 2, tasks)) < rate).astype(float).tolist():
+            found[""].append(return_interval(first))
+            found["t_"].append(mean_interval(first))
+            lost, won = (
+                sum(a > b for a, b in zip(*pair, strict=True)) for pair in ((first, second), (second, first))
+            )
+            wrong += mcnemar(lost, won) < 0.05
+            t_wrong += paired_p(paired_difference(first, second)) < 0.05
+        row = {
+            "tasks": tasks,
+            "rate": rate,
+            **{f"{name}coverage": coverage(each, rate) for name, each in found.items()},
+        }
+        rows.append({**row, "wrong": wrong / trials, "t_wrong": t_wrong / trials})
+    _shown("returns", trials, rows)
     return rows
 
 
@@ -250,6 +279,7 @@ TABLES = {
     "rates": rates,
     "passes": passes,
     "differences": differences,
+    "returns": returns,
     "suites": suites,
     "sequences": sequences,
 }

@@ -51,7 +51,8 @@ def compare_runs(
     Two episodes are a pair if environment, keywords, wrappers, seed and sample number are the same. Tasks are
     treated as the random sample. `B - A` has a 95% interval and a bootstrap interval. `A : B alone` counts
     the pairs that only one of the two won. `p` is for the hypothesis of no difference: McNemar's exact
-    test for success (with several samples per task, signs are flipped by task), Student's t for the return.
+    test for success, and returns of 0 and 1 (with several samples per task, signs are flipped by task);
+    Student's t for other returns.
     `Holm` is `p` corrected for several environments. `all` is the unweighted mean over environments.
 
     Where a run is an agent program's, the tokens of its models and its CPU seconds on these tasks are shown,

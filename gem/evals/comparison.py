@@ -24,11 +24,10 @@ from gem.statistics import (
     Interval,
     combined,
     holm,
-    mean_interval,
     paired_bootstrap,
     paired_difference,
     paired_p,
-    rate_interval,
+    return_interval,
     score_difference,
     sign_flips,
 )
@@ -154,11 +153,12 @@ def compare(
     """Compare two runs on the samples of tasks that both played, with the same agent or different ones.
 
     For success, the interval is `score_difference`, and p is McNemar's exact test (`sign_flips` for several
-    samples per task). For the return, both use Student's t (`paired_difference`). The samples of a task are
-    one cluster. A bootstrap interval (`paired_bootstrap`) is reported too. On one environment an agent is
-    better if p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval is
-    on one side of 0. Over several environments, the interval of the mean must be on one side of 0. Those that
-    share tasks (prompts of the same rows, keywords or tools of the same id) count there as one sample.
+    samples per task), and for returns that are all 0 or 1. For others, both use Student's t
+    (`paired_difference`). The samples of a task are one cluster. A bootstrap interval (`paired_bootstrap`) is
+    reported too. On one environment an agent is better if p, corrected for the number of environments (Holm),
+    is below ``1 - level`` and the interval is on one side of 0. Over several environments, the interval of
+    the mean must be on one side of 0. Those that share tasks (prompts of the same rows, keywords or tools of
+    the same id) count there as one sample.
 
     Samples without a verdict in either run, and samples in only one run, are left out of all figures; both
     lower the coverage.
@@ -240,15 +240,8 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
         return row
     tasks, first, second = map(list, zip(*pairs, strict=True))
     bootstrap = paired_bootstrap(first, second, tasks, level)
-    if metric == "return":
-        difference = paired_difference(first, second, tasks, level)
-        row = replace(
-            row,
-            a=mean_interval(first, tasks, level),
-            b=mean_interval(second, tasks, level),
-            p=paired_p(difference, level),
-        )
-    else:
+    # Most returns are 0 or 1: then they are rates, and by Student's t a few equal ones would be certain.
+    if {*first, *second} <= {0, 1}:
         counts: dict[str, list[int]] = {}
         for task, one, other in pairs:
             own = counts.setdefault(task, [0, 0, 0])
@@ -257,17 +250,19 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
             own[2] += 1
         lost, won, sizes = zip(*counts.values(), strict=True)
         difference = score_difference(lost, won, sizes, level)
-        row = replace(
-            row,
-            a=rate_interval(first, tasks, level),
-            b=rate_interval(second, tasks, level),
-            lost=sum(lost),
-            won=sum(won),
-            p=sign_flips([up - down for down, up in zip(lost, won, strict=True)]),
-        )
-    return replace(
-        row, difference=difference, bootstrap=bootstrap, smallest=_smallest(difference, metric, level)
-    )
+        p = sign_flips([up - down for down, up in zip(lost, won, strict=True)])
+        if metric == "success":
+            row = replace(row, lost=sum(lost), won=sum(won))
+    else:
+        difference = paired_difference(first, second, tasks, level)
+        p = paired_p(difference, level)
+        if difference.low == difference.high and difference.mean and p >= 1 - level:
+            difference = difference._replace(low=-math.inf, high=math.inf)  # so few equal ones are chance
+    row = replace(row, a=return_interval(first, tasks, level), b=return_interval(second, tasks, level), p=p)
+    smallest = _smallest(difference, metric, level)
+    if metric == "return" and first == second:
+        smallest = 0.0
+    return replace(row, difference=difference, bootstrap=bootstrap, smallest=smallest)
 
 
 def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> Iterator[Change]:
@@ -281,6 +276,8 @@ def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> It
 
 def _smallest(difference: Interval, metric: Metric, level: float) -> float | None:
     """Return the difference that would be shown with a power of 80%; None if none could be."""
+    if 2.0 ** (1 - difference.clusters) >= 1 - level:  # p if all tasks differ the same way
+        return None
     smallest = (difference.high - difference.low) / 2 * (1 + Z_POWER / normal_quantile(level))
     return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
 

@@ -12,7 +12,15 @@ from gem.errors import NoVerdict, check_argument
 from gem.evals.doubts import count_cut, count_doubts
 from gem.evals.usage import Usage, count_judged, count_uncounted, spent_on, tokens_of
 from gem.record import AgentInfo, Episode, RunInfo, StopReason, Turn
-from gem.statistics import Interval, exact, mean_interval, pass_at_k, pass_hat_k, rate_interval
+from gem.statistics import (
+    Interval,
+    exact,
+    mean_interval,
+    pass_at_k,
+    pass_hat_k,
+    rate_interval,
+    return_interval,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +232,9 @@ def summarise(
     def mean(values: Sequence[float], of: Sequence[Episode]) -> Interval:
         return exact(values) if exactly else mean_interval(values, groups(of))
 
+    def mean_return(values: Sequence[float], of: Sequence[Episode]) -> Interval:
+        return exact(values) if exactly else return_interval(values, groups(of))
+
     def rate(values: Sequence[float], of: Sequence[Episode]) -> Interval:
         return exact(values) if exactly else rate_interval(values, groups(of))
 
@@ -242,14 +253,14 @@ def summarise(
             success=rate([float(bool(each.succeeded(seat))) for each in with_success], with_success)
             if with_success
             else None,
-            reward=mean([each.reward(seat) for each in scored], scored),
+            reward=mean_return([each.reward(seat) for each in scored], scored),
             turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
         )
 
     def summarise_part(part: str) -> Interval:
         earned = [[parts[part] for parts in map(_parts_of, each.turns) if part in parts] for each in scored]
         known = [(math.fsum(values), each) for values, each in zip(earned, scored, strict=True) if values]
-        return mean([value for value, _ in known], [each for _, each in known])
+        return mean_return([value for value, _ in known], [each for _, each in known])
 
     parts = dict.fromkeys(part for each in scored for turn in each.turns for part in _parts_of(turn))
     unclear = len(scored) - len(with_success) if with_success else 0
@@ -262,7 +273,7 @@ def summarise(
         scored=len(scored),
         success=rate(won, with_success) if with_success else None,
         at_least=sum(won) / (len(won) + unknown) if with_success else None,
-        reward=mean(earned, scored) if scored and not _is_constant(earned, scored, seat) else None,
+        reward=mean_return(earned, scored) if scored and not _is_constant(earned, scored, seat) else None,
         turns=sum(_count_turns(each, seat) for each in scored) / len(scored) if scored else None,
         turns_to_success=mean(needed, with_success) if known else None,
         cancelled=sum(episode.error is None and not episode.scored for episode in episodes),

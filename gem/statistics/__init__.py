@@ -10,6 +10,7 @@ from gem.statistics.intervals import (
     exact,
     mean_interval,
     rate_interval,
+    return_interval,
     surely_below,
     wilson,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "rate_interval",
+    "return_interval",
     "score_difference",
     "sign_flip_p",
     "sign_flips",

@@ -45,8 +45,8 @@ def mean_interval(
     Cameron and Miller, J. Human Resources 50 (2015) (the correction for few clusters). If each value is its
     own cluster, this is the classical interval. For a single cluster the interval is unbounded.
 
-    This is for returns and counts. For a rate near 0 or 1 its coverage is far too low, and for equal values
-    it is a single point: use rate_interval().
+    This is for counts and scores. For a rate near 0 or 1 its coverage is far too low, and for equal values it
+    is a single point: use rate_interval(), or return_interval() for returns.
 
     Args:
         values: one number per sample.
@@ -66,6 +66,29 @@ def mean_interval(
     squares = math.fsum(off * off for off in sums)  # infinite if it overflows
     half = student_t.quantile((1 + level) / 2, g - 1) * math.sqrt(g / (g - 1) * squares) / n
     return Interval(mean, mean - half, mean + half, n, g)
+
+
+def return_interval(
+    values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = 0.95
+) -> Interval:
+    """Return the mean of values whose range is not known, with an interval that is no single point.
+
+    If all are 0 or 1, as the returns of most tasks, it is that of rate_interval(), else that of
+    mean_interval(). If all are equal, the sample says nothing about other values: there are no bounds.
+
+    Args:
+        values: one number per sample.
+        clusters: the cluster of each sample (its task, its secret), parallel to `values`; None: each its own.
+        level: the coverage, in (0, 1).
+
+    Raises:
+        BadArgument: without values, for values that are not finite, unequal lengths or an invalid level.
+    """
+    distinct = {*values}
+    if distinct and distinct <= {0, 1}:
+        return rate_interval(values, clusters, level)
+    interval = mean_interval(values, clusters, level)
+    return interval._replace(low=-math.inf, high=math.inf) if len(distinct) == 1 else interval
 
 
 def rate_interval(

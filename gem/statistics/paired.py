@@ -188,14 +188,15 @@ def paired_difference(
 def paired_p(interval: Interval, level: float = 0.95) -> float:
     """Return the two-sided p-value of no difference, by Student's t, for a result of paired_difference().
 
-    For a single task it is 1.
+    For a single task it is 1. If all tasks differ alike, there is no variance to compare with: it is the
+    exact p-value of that many equal signs, ``2^(1 - tasks)`` (see sign_flips()).
     """
     if interval.clusters < 2:
         return 1.0
     df = interval.clusters - 1
     half = (interval.high - interval.low) / 2
     if not half:
-        return 1.0 if interval.mean == 0 else 0.0
+        return 1.0 if interval.mean == 0 else 2.0 ** (1 - interval.clusters)
     t = abs(interval.mean) / half * student_t.quantile((1 + level) / 2, df)
     return min(1.0, 2 * student_t.upper_tail(t, df))
 

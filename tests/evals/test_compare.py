@@ -542,6 +542,22 @@ def test_suites_that_cannot_be_are_refused():
         plan_noise(1.0)
 
 
+@pytest.mark.parametrize("worst", [0.0, -1.0])
+def test_a_few_equal_returns_are_no_certainty(worst):
+    def compared(tasks):
+        a, b = (
+            [Outcome(ENV, str(i), 0, 0, None, value) for i in range(tasks)] for value in (worst, worst + 1)
+        )
+        return compare(a, b, metric="return").rows[0]
+
+    few, enough = compared(2), compared(6)
+    assert (few.p, few.better) == (0.5, None)
+    assert few.headline == "no difference shown, and none could be: too few tasks (2)"
+    assert few.difference.low < 0 < few.difference.high
+    assert (enough.p, enough.better) == (pytest.approx(2**-5), "B")
+    assert all(each.high > each.low for each in (few.a, few.b, enough.a, enough.b))
+
+
 def test_returns_that_never_differ_say_nothing_of_what_could_be_seen():
     same = lots(1, 4)
     row = compare(same, same, metric="return").rows[0]

@@ -73,7 +73,7 @@ def test_prompts_are_compared_one_by_one(play, capsys):
     assert [(row.env, row.tasks, row.a.mean, row.b.mean) for row in (*found.rows, found.overall)] == [
         ("c.csv:math, good", 8, 1, 0),
         ("c.csv:math, bad", 8, 0, 1),
-        ("all", 16, 0.5, 0.5),
+        ("all", 8, 0.5, 0.5),
     ]
     assert found.rows[0].corrected == 2 * found.rows[0].p
     assert [suite.env for suite in suites([a])] == labels

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gem.errors import BadArgument
-from gem.statistics import Interval, clustered_rate, exact, mean_interval, rate_interval, wilson
+from gem.statistics import (
+    Interval,
+    clustered_rate,
+    exact,
+    mean_interval,
+    rate_interval,
+    return_interval,
+    wilson,
+)
 
 FLOATS = st.floats(-100, 100)
 
@@ -226,3 +234,14 @@ def test_wrong_arguments_are_refused():
 )
 def test_an_open_bound_is_written_in_words(low, high, text):
     assert Interval(0.5, low, high, 3, 3).write_bounds("{:.1f}".format) == text
+
+
+def test_returns_of_0_and_1_are_a_rate_and_equal_ones_have_no_bounds():
+    tasks = [1, 1, 2, 2, 3, 3]
+    assert return_interval([1.0] * 6) == wilson(6, 6)
+    assert return_interval([1.0, 0, 0, 0, 0, 0], tasks) == rate_interval([1.0, 0, 0, 0, 0, 0], tasks)
+    assert return_interval([0.5, 0.0, 1.0]) == mean_interval([0.5, 0.0, 1.0])
+    assert return_interval([-1.0] * 6)[:3] == (-1.0, -math.inf, math.inf)
+    for values in ([], [math.nan]):
+        with pytest.raises(BadArgument):
+            return_interval(values)

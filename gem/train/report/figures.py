@@ -15,7 +15,7 @@ from gem.evals import EnvResult, evaluate, required, summarise
 from gem.evals.results import SeatResult
 from gem.record import Agent, Episode
 from gem.rollout import Job, rollout
-from gem.statistics import mean_interval, rate_interval
+from gem.statistics import rate_interval, return_interval
 from gem.train.learn.trainer import Trainer
 from gem.train.report.progress import TITLES
 from gem.train.tasks.played_env import PlayedEnv
@@ -92,7 +92,7 @@ def summarise_seats(
         earned, all_tasks = [each.reward(seat) for each, seat in of], [each.group for each, _ in of]
         return SeatResult(
             success=rate_interval(wins, tasks if clustered else None) if wins else None,
-            reward=mean_interval(earned, all_tasks if clustered else None),
+            reward=return_interval(earned, all_tasks if clustered else None),
             turns=sum(len(each.turns_of(seat)) for each, seat in of) / len(of),
         )
 
