@@ -19,6 +19,7 @@ from gem import plugins
 from gem.closing import Closing
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, check_seconds
+from gem.hosts.loops import OutsideLoop
 from gem.hosts.verbs import VERBS, failure_of, wrap_exception
 from gem.record import Failure
 from gem.registry import load
@@ -81,7 +82,8 @@ class Slot:
         env, self.env = self.env, None
         if env is not None:
             try:
-                env.close()
+                with OutsideLoop():
+                    env.close()
             except KeyboardInterrupt:
                 raise
             except BaseException:  # exit() too, or a cancelled event loop of its own
@@ -92,7 +94,8 @@ def carry_out(slot: Slot, command: Command) -> Outcome:
     """Run one call in the process of its environment."""
     index, verb, args, kwargs = command
     try:
-        return Outcome(index, VERBS[verb](slot.env or slot.make(), *args, **kwargs))
+        with OutsideLoop():
+            return Outcome(index, VERBS[verb](slot.env or slot.make(), *args, **kwargs))
     except Exception as error:
         return Outcome(index, None, error)
     except KeyboardInterrupt:

@@ -90,6 +90,25 @@ class Odd(Scripted):
         raise (OddFailure if action == "fail" else OddError)("salt", "pepper")
 
 
+class Looping(Scripted):
+    """Runs an event loop of its own in each call."""
+
+    def reset(self, seed: int | None = None) -> Start:
+        asyncio.run(asyncio.sleep(0))
+        return super().reset(seed)
+
+    def step(self, action: str) -> Step:
+        return asyncio.run(self._step(action))
+
+    async def _step(self, action: str) -> Step:
+        await asyncio.sleep(0)
+        return super().step(action)
+
+    def close(self) -> None:
+        asyncio.run(asyncio.sleep(0))
+        self.closed = True
+
+
 class Parental(Scripted):
     """Starts child processes, and says what they make of SIGINT."""
 

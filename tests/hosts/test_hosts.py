@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
-from host_envs import Leaving, Odd, Parental, Rendezvous, Scripted, Unloadable
+from host_envs import Leaving, Looping, Odd, Parental, Rendezvous, Scripted, Unloadable
 from waiting import until
 
 import gem
@@ -113,6 +113,23 @@ def test_whether_an_episode_is_tried_again_does_not_depend_on_the_host(
     answers = iter([first, "fine"])
     (episode,) = rollout([Job(Odd, 1)], ScriptedAgent(lambda ask: Reply(next(answers))), host=kind)
     assert (episode.error and episode.error.type, episode.attempt) == (error, attempts)
+
+
+@ANY
+def test_an_environment_may_run_an_event_loop_where_its_caller_is_a_task(kind: str) -> None:
+    async def play() -> None:
+        task = asyncio.current_task()
+        with make_host(kind, [Looping]) as host:
+            assert call(host, 0, "reset", (1,)).obs == Scripted().reset(1).obs
+            with pytest.raises(ValueError, match="asked to"):
+                call(host, 0, "step", ("raise",))
+            assert call(host, 0, "step", ("x",)).obs.startswith("x")
+            env = host.env(0) if kind != "process" else None
+        assert env is None or env.closed  # type: ignore[attr-defined]
+        assert asyncio.current_task() is task
+        await asyncio.sleep(0)
+
+    asyncio.run(play())
 
 
 @ANY

@@ -85,6 +85,23 @@ class Brittle(Env):
         return Step(f"turn {self.turn}", 0.25, self.turn == 4, False, {"success": True})
 
 
+class Looping(Brittle):
+    """Runs an event loop of its own."""
+
+    def step(self, action):
+        return asyncio.run(self._step(action))
+
+    async def _step(self, action):
+        return super().step(action)
+
+
+@both
+@pytest.mark.parametrize("host", ["serial", "thread"])
+def test_an_environment_may_run_an_event_loop_of_its_own(drive, host):
+    episodes = drive([Job(Looping, 3), Job(Looping, 4)], Counting(), host=host)
+    assert [episode.reward() for episode in episodes] == [1.0, 1.0]
+
+
 class Tail(EnvWrapper):
     """Puts a suffix around every other observation."""
 

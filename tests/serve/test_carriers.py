@@ -81,6 +81,26 @@ def test_an_interrupt_of_an_environment_ends_its_episode_alone(make):
     asyncio.run(run())
 
 
+class Looping(Held):
+    """Runs an event loop of its own."""
+
+    def step(self, action):
+        return asyncio.run(self._step())
+
+    async def _step(self):
+        return Step("done", 0.0, True, False, {})
+
+
+def test_an_environment_may_run_an_event_loop_in_the_servers_own_thread():
+    async def run():
+        carrier = Inline()
+        place = carrier.add(partial(Looping, None, None))
+        await carrier.call(place, "reset", (1,))
+        return await carrier.call(place, "step", ("x",))
+
+    assert asyncio.run(run()).error is None
+
+
 class Broken(Threads):
     """A host that fails as it waits for calls."""
 
