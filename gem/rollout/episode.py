@@ -29,13 +29,14 @@ from __future__ import annotations
 import platform
 from asyncio import CancelledError
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from time import perf_counter
 from typing import Any, TypeAlias
 
 from gem import seeding
-from gem.content import check_obs, tools_in
+from gem.content import Image, Text, check_obs, tools_in
 from gem.core import check_flag, check_info, check_reward
 from gem.dialogue import Dialogue
 from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied, text_of_error
@@ -464,18 +465,22 @@ def _check_recorded(turns: Sequence[Turn], number: int, seat: str) -> Turn:
 
 
 def _copy_nested(value: Any) -> Any:
-    """Copy nested lists, dicts and sets: an environment may later change the objects that it returned."""
-    if not value:
-        return type(value)()
+    """Copy a value of an info: an environment may later change the objects that it returned."""
     kind = type(value)
     if kind is dict:
-        return {key: _copy_nested(each) if type(each) in _MUTABLE else each for key, each in value.items()}
-    if kind is list:
-        return [_copy_nested(each) if type(each) in _MUTABLE else each for each in value]
-    return set(value)
+        if not value:
+            return {}
+        return {key: each if type(each) in _PLAIN else _copy_nested(each) for key, each in value.items()}
+    if kind is list or kind is tuple or kind is set:
+        copies = [each if type(each) in _PLAIN else _copy_nested(each) for each in value]
+        return copies if kind is list else kind(copies)
+    try:
+        return deepcopy(value)
+    except Exception:  # a lock or a connection: the record has the object itself
+        return value
 
 
-_MUTABLE = frozenset((dict, list, set))
+_PLAIN = frozenset((str, int, float, bool, type(None), bytes, Text, Image))  # these do not change
 
 
 def _copy_info(info: Any) -> dict[str, Any]:

@@ -1,4 +1,7 @@
 import asyncio
+import threading
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -452,6 +455,57 @@ def test_what_an_environment_changes_later_stays_as_it_was_said():
     said = [episode.starts["agent"], *(turn.info for turn in episode.turns), episode.final_info]
     assert [info["board"]["cells"] for info in said] == [[0], [0, 1], [0, 1, 2], [0, 1, 2]]
     assert [info["seen"] for info in said] == [{0}, {0, 2}, {0, 2, 3}, {0, 2, 3}]
+
+
+@dataclass
+class Hand:
+    cards: list
+
+
+class Locked:
+    """Cannot be copied."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("value", "change", "before", "after"),
+    [
+        (Counter("a"), lambda value: value.update("b"), Counter("a"), Counter("ab")),
+        (defaultdict(list, a=[1]), lambda value: value["a"].append(2), {"a": [1]}, {"a": [1, 2]}),
+        (deque([1]), lambda value: value.append(2), deque([1]), deque([1, 2])),
+        (bytearray(b"a"), lambda value: value.extend(b"b"), b"a", b"ab"),
+        (Hand([1]), lambda value: value.cards.append(2), Hand([1]), Hand([1, 2])),
+        ({"row": (1, [1])}, lambda value: value["row"][1].append(2), {"row": (1, [1])}, {"row": (1, [1, 2])}),
+    ],
+)
+def test_a_value_of_any_type_stays_as_it_was_said(value, change, before, after):
+    class Table(Env):
+        def reset(self, seed=None):
+            super().reset(seed)
+            return Start("start", {"it": value})
+
+        def step(self, action):
+            change(value)
+            return Step("on", 0.0, True, False, {"it": value})
+
+    episode = drive(Table())
+    assert (episode.starts["agent"]["it"], episode.turns[0].info["it"]) == (before, after)
+    assert type(episode.final_info["it"]) is type(value)
+
+
+def test_an_array_stays_as_it_was_said_and_what_cannot_be_copied_is_kept():
+    board, locked = np.zeros(2), Locked()
+
+    class Table(Script):
+        def step(self, action):
+            board[:] += 1
+            return super().step(action)
+
+    episode = drive(Table(go(board=board, it=locked), over(board=board)))
+    assert [turn.info["board"].tolist() for turn in episode.turns] == [[1, 1], [2, 2]]
+    assert episode.turns[0].info["it"] is locked
 
 
 def test_an_action_is_plain_text():
