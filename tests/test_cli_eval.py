@@ -536,7 +536,7 @@ category = "data"
 id = "eval:AIME24"
 n = "all"
 """)
-    assert run(tmp_path / "s.toml", "--out", tmp_path / "out") == 0
+    assert run(tmp_path / "s.toml", "--out", tmp_path / "out") == 1
     told = capsys.readouterr()
     assert [line.split()[0] for line in told.out.splitlines()] == [
         "env",
@@ -554,7 +554,7 @@ n = "all"
     assert "missing" in found["results"][2]
     assert found["agents"][0]["overall"]["success"]["mean"] == 1
     assert "Not here: eval:AIME24" in (tmp_path / "out" / "report.md").read_text()
-    assert run(tmp_path / "s.toml", "-n", 2, "--json") == 0
+    assert run(tmp_path / "s.toml", "-n", 2, "--json") == 1
     assert json.loads(capsys.readouterr().out)["results"][1]["episodes"] == 2
 
 
@@ -599,7 +599,7 @@ def test_a_solver_that_an_environment_of_a_suite_has_not_is_told(tmp_path, capsy
     monkeypatch.setattr("gem.registry.ENV_REGISTRY", ENV_REGISTRY.copy())
     register("t:Unsolved-v0", Unsolved)
     (tmp_path / "s.toml").write_text(f'[[environments]]\nids = ["{EASY}", "t:Unsolved-v0"]\nn = 2\n')
-    assert run(tmp_path / "s.toml", "--agent", "solver") == 0
+    assert run(tmp_path / "s.toml", "--agent", "solver") == 1
     assert "t:Unsolved-v0: not here: " in capsys.readouterr().err
     assert run("t:Unsolved-v0", "--agent", "solver") == cli.MISUSED
 

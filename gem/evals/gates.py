@@ -141,10 +141,12 @@ def check(gates: Iterable[Gate], card: Scorecard) -> list[Checked]:
 
 def _check_gate(gate: Gate, card: Scorecard) -> Checked:
     figures: list[EnvResult | Mean]
+    parts = []
     if gate.where == "":
         figures = [card.overall]
     elif gate.where == "*":
         figures = [*card.results]
+        parts = [f"{row.entry.label}: no figure, it is not here" for row in card.rows if row.result is None]
     else:
         figures = [
             row.result for row in card.rows if row.entry.label == gate.where and row.result is not None
@@ -152,7 +154,7 @@ def _check_gate(gate: Gate, card: Scorecard) -> Checked:
         figures = figures or [each for each in card.categories if each.name == gate.where]
     if not figures:
         return Checked(gate, card.agent, False, "there is no figure: the environment is not here")
-    parts, passed = [], True
+    passed = not parts
     for each in figures:
         name = each.name if isinstance(each, Mean) else each.env
         value, why = _figure(gate, each, card)
@@ -182,6 +184,9 @@ def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | 
     """Return a gate's figure, or None and the reason."""
     if gate.metric in ("tokens", "cost") and (turns := count_uncounted(of.usage)):
         return None, f"the tokens of {turns} turns were not counted"
+    name = "return" if gate.metric == "reward" else gate.metric
+    if isinstance(of, Mean) and name == "coverage" and of.left_out:
+        return None, of.withheld
     if gate.metric == "coverage":
         figure: Any = None if math.isnan(of.coverage) else of.coverage
     elif gate.metric == "doubtful":
@@ -194,8 +199,8 @@ def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | 
         why = of.withheld if isinstance(of, Mean) else card.withheld(of)
         if why:
             return None, why
-        if isinstance(of, Mean) and gate.metric in of.gaps:
-            return None, of.gaps[gate.metric]
+        if isinstance(of, Mean) and name in of.gaps:
+            return None, of.gaps[name]
         if gate.metric.startswith("pass"):
             if isinstance(of, EnvResult) and (why := card.withheld_passes(of).get(gate.metric, "")):
                 return None, why

@@ -35,8 +35,9 @@ class Scored:
 class Mean:
     """Means over several environments, weighted by the environments' weights, not by their episodes.
 
-    `left_out` environments could not be made and are in no figure. `withheld` is the reason for no headline.
-    `gaps` has the figures that not every environment has, and why: a mean over the others would look better.
+    `left_out` environments could not be made and are in no figure. `withheld` is the reason for no headline,
+    as one of these. `gaps` has the figures that not every environment has, and why: a mean over the others
+    would look better.
     """
 
     name: str
@@ -169,10 +170,19 @@ class Scorecard:
             )
 
         def over_all(figures: Sequence[Interval | None]) -> Interval | None:
-            """Return None where one is unknown: the others alone would look cheap."""
+            """Return None where one is unknown: the others alone would look cheap, or easy."""
             return None if None in figures else over(figures)
 
-        gaps: dict[str, str] = {}
+        own_figures: dict[str, list[Interval | None]] = {
+            "success": [result.success for result in results],
+            "return": [result.reward for result in results],
+            "normalised": [row.normalised for row in rows if row.result is not None],
+        }
+        gaps = {
+            name: f"{results[figures.index(None)].env} has none"
+            for name, figures in own_figures.items()
+            if None in figures and any(figures)
+        }
         short = {result.env: self.withheld_passes(result) for result in results}
         passes = {}
         for key in dict.fromkeys(key for result in results for key in result.passes):
@@ -189,13 +199,15 @@ class Scorecard:
             len(rows) - len(results),
             sum(result.episodes for result in results),
             sum(result.scored for result in results),
-            over([result.success for result in results]),
-            over([result.reward for result in results]),
-            sum(t * w for t, w in turns) / sum(w for _, w in turns) if turns else None,
+            over_all(own_figures["success"]),
+            over_all(own_figures["return"]),
+            sum(t * w for t, w in turns) / sum(w for _, w in turns)
+            if turns and len(turns) == len(here)
+            else None,
             passes,
             together(result.usage for result in results),
-            self._why_none(results),
-            over([row.normalised for row in rows if row.result is not None]),
+            self._why_none(rows),
+            over_all(own_figures["normalised"]),
             sum(result.doubtful for result in results),
             over_all([result.tokens_per_success for result in results]),
             over_all([result.seconds_per_success for result in results]),
@@ -203,12 +215,19 @@ class Scorecard:
             gaps,
         )
 
-    def _why_none(self, results: Sequence[EnvResult]) -> str:
-        short = [result.env for result in results if self.withheld(result)]
-        if not short:
-            return "" if results else "no environment of it is here"
-        others = f" and {len(short) - 1} more" if len(short) > 1 else ""
-        return f"the coverage of {short[0]}{others} is under {self.min_coverage:.1%}"
+    def _why_none(self, rows: Sequence[Scored]) -> str:
+        """Return why a mean over these environments is no headline; empty if it is one."""
+        absent = [row.entry.label for row in rows if row.result is None]
+        short = [row.result.env for row in rows if row.result is not None and self.withheld(row.result)]
+        if not (absent or short):
+            return ""
+        if len(absent) == len(rows):
+            return "no environment of it is here"
+        first, *more = absent or short
+        named = f"{first}{f' and {len(more)} more' if more else ''}"
+        if absent:
+            return f"without {named}, which {'are' if more else 'is'} not here"
+        return f"the coverage of {named} is under {self.min_coverage:.1%}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -82,8 +82,9 @@ class SuiteResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every environment that is here has a verdict, every gate holds and the budget sufficed."""
-        scored = bool(self.results) and all(result.scored for result in self.results)
+        """Whether every environment is here and has a verdict, every gate holds and the budget sufficed."""
+        rows = [row for card in self.cards.values() for row in card.rows]
+        scored = bool(rows) and all(row.result is not None and row.result.scored for row in rows)
         return scored and not self.unplayed and all(each.passed for each in self.checked)
 
     @property
@@ -152,8 +153,15 @@ class SuiteResult:
             notes += [f"{row.entry.label}{of}: {row.note}" for row in card.rows if row.note]
             if left_out := sum(row.result is None for row in card.rows):
                 notes.append(
-                    f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure{of}"
+                    f"{left_out} of {len(self.suite.entries)} environments are not here and in no figure"
+                    f"{of}: there is no overall one; leave them out of the suite, or supply what they need"
                 )
+            notes += [
+                f"{mean.name}{of}: no {figure}: {why}"
+                for mean in (*card.categories, card.overall)
+                if len(card.rows) > 1 and not mean.withheld
+                for figure, why in mean.gaps.items()
+            ]
         for name, card in self.cards.items():
             if turns := count_uncounted(card.overall.usage):
                 whom = f" of {name}" if self.several else ""

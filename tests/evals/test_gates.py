@@ -170,12 +170,33 @@ def test_environments_that_share_tasks_are_one_sample_in_the_overall_figure():
 def test_what_is_not_here_is_left_out_and_counted_never_zero():
     of = card(result(), Scored(Entry(OTHER, category="other"), missing="needs data"))
     assert (of.overall.environments, of.overall.left_out, of.overall.success.mean) == (1, 1, 0.8)
+    assert of.overall.withheld == f"without {OTHER}, which is not here"
+    for gate in ("success>0", "success[*]>0", "coverage>=1", "coverage[*]>=1", "low(return)>0"):
+        assert not passed(gate, of)
+    assert passed(f"success[{EASY}]>0", of)
+    (every,) = check([Gate.parse("success[*]>0")], of)
+    assert every.said == f"{OTHER}: no figure, it is not here"
     assert of.categories[1].withheld == "no environment of it is here"
     values = json.loads(json.dumps(of.to_json()))
     assert values["results"][1]["missing"] == "needs data"
     assert (values["overall"]["left_out"], values["overall"]["coverage"]) == (1, 1.0)
     assert of.categories[1].to_json()["coverage"] is None
     assert card(result(lost=10), result(HARD)).overall.to_json()["coverage"] == pytest.approx(20 / 30)
+
+
+def test_there_is_no_mean_of_a_figure_that_an_environment_has_not():
+    broken = replace(result(HARD, won=1, n=1, lost=9), scored=0, success=None, reward=None, turns=None)
+    of = card(result(), broken)
+    assert (of.overall.success, of.overall.reward, of.overall.turns) == (None, None, None)
+    assert of.overall.gaps == {"success": f"{HARD} has none", "return": f"{HARD} has none"}
+    for gate, metric in (("success>=0", "success"), ("low(reward)>-9", "return")):
+        (checked,) = check([Gate.parse(gate)], of)
+        assert (checked.passed, checked.said) == (False, f"overall: no figure, {of.overall.gaps[metric]}")
+    silent = replace(result(HARD), success=None)
+    assert (card(silent).overall.gaps, card(result(), silent).overall.reward.mean) == ({}, 0.8)
+    scale = Interval(0.5, 0.4, 0.6, 4, 4)
+    of = card(Scored(Entry(EASY), result(), normalised=scale), Scored(Entry(HARD), result(HARD)))
+    assert (of.overall.normalised, [*of.overall.gaps]) == (None, ["normalised"])
 
 
 def test_under_the_coverage_no_headline_is_given_and_it_says_why():
@@ -232,7 +253,7 @@ def test_the_markdown_report_holds_every_figure_and_no_foreign_markup():
     )
     text = markdown(
         [of],
-        check([Gate.parse("success>=0.9"), Gate.parse("coverage>0")], of),
+        check([Gate.parse("success>=0.9"), Gate.parse("tokens>0")], of),
         title="mine",
         notes=["warning: a `b`"],
         command="gem-gym eval x",
@@ -247,7 +268,7 @@ def test_the_markdown_report_holds_every_figure_and_no_foreign_markup():
     assert "Whatever they would have been, success is 42.1% to 89.5%." in text
     assert text.count("without verdict:") == 1
     assert "**failed**: `success>=0.9`" in text
-    assert "- passed: `coverage>0`" in text
+    assert "- passed: `tokens>0`" in text
     assert "<script>" not in text
     assert "\n# [link]" not in text
     assert text.endswith("```sh\ngem-gym eval x\n```\n")
@@ -258,7 +279,7 @@ def test_the_junit_report_has_a_suite_for_each_environment_and_gates_as_cases():
     gates = [Gate.parse(text) for text in (f"success[{EASY}]>=0.9", "success>=0.1", "success[*]>=0.1")]
     root = ElementTree.fromstring(junit([of], check(gates, of)))
     assert root.tag == "testsuites"
-    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["6", "1", "1"]
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["6", "3", "1"]
     first, second, third, overall = root
     assert [case.get("name") for case in first] == ["verdicts", f"success[{EASY}]>=0.9"]
     assert "0.8" in first[1].find("failure").get("message")
