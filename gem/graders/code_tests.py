@@ -304,9 +304,9 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any], column: Any) -> Code
     if name is None and not imported and not find_free_names(whole, preamble)[0]:
         imported = _defined_builtins(builtin, row, pieces)
     callees |= builtin & imported
-    wanted = imported | {root(name)} if name else imported or callees or free
-    asked = next(iter(callees & wanted), None) if len(callees) == 1 else None
     words = {word for text in texts for word in re.findall(r"\w+", text)}
+    wanted = imported | {root(name)} if name else imported or callees & words or callees or free
+    asked = next(iter(callees & wanted), None) if len(callees) == 1 else None
     return replace(
         tests,
         asked=asked,

@@ -139,6 +139,8 @@ def test_asserts_of_mbpp():
         (["assert Stack(1).size == 1"], {}, "Stack", ()),
         (["from solution import f, g as h\nassert f(h) == 2"], {}, "f", ()),
         (["assert f(g(1)) == 2"], {}, None, ()),
+        (["assert f(g(1)) == 2"], {"problem": "Double a number."}, None, ()),
+        (["assert f(g(1)) == 2"], {"problem": "Write f."}, None, ("g",)),
         (["assert f(1) == WANTED"], {}, "f", ("WANTED",)),
         (["assert f(1) == WANTED"], {"problem": "Write f. Define WANTED too."}, "f", ()),
         (["assert f(g(1)) == 2"], {"entry_point": "f"}, None, ("g",)),
