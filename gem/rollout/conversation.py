@@ -18,6 +18,8 @@ from gem.closing import Closing
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, OutOfTime
 from gem.history import HistoryPolicy
+from gem.hosts.base import wrap_exception
+from gem.hosts.loops import OutsideLoop
 from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.registry import make, task_of
 from gem.rollout.episode import NO_LIMITS, Branch, Playing, play, versions
@@ -25,8 +27,18 @@ from gem.specs import TaskRef
 
 
 def carry_out(call: Call) -> Any:
-    """Run a call on its environment, in this thread."""
-    return getattr(call.env, call.verb)(*call.args, **call.kwargs)
+    """Run a call on its environment, in this thread.
+
+    Raises:
+        NoVerdict: when the environment would end the program or the task, as with exit(). Or its own error.
+    """
+    try:
+        with OutsideLoop():
+            return getattr(call.env, call.verb)(*call.args, **call.kwargs)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise wrap_exception(error) from error
 
 
 def drive(
@@ -58,7 +70,7 @@ def drive(
                 value = call(request) if isinstance(request, Call) else ask(request)  # type: ignore[misc]
                 resume = playing.send
             except (Exception, CancelledError) as error:
-                resume, value = playing.throw, make_raisable(error)
+                resume, value = playing.throw, error if isinstance(request, Call) else make_raisable(error)
     except StopIteration as end:
         episode: Episode = end.value
         return episode
@@ -228,7 +240,7 @@ class Conversation(Closing):
             try:
                 resume, value = playing.send, self._call(request)
             except Exception as error:
-                resume, value = playing.throw, make_raisable(error)
+                resume, value = playing.throw, error
             except BaseException:
                 self._playing = None
                 playing.close()

@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+from functools import partial
 
 import pytest
 
@@ -195,8 +196,9 @@ class Breaking(Env):
 
 
 @pytest.mark.parametrize(("at", "turns"), [("reset", 0), ("step", 2)])
-@pytest.mark.parametrize("error", [OSError("gone"), StopIteration("gone")])
-def test_an_environment_that_breaks_ends_the_episode_and_does_not_raise(at, turns, error):
+@pytest.mark.parametrize("kind", [OSError, StopIteration, SystemExit, GeneratorExit, asyncio.CancelledError])
+def test_an_environment_that_breaks_ends_the_episode_and_does_not_raise(at, turns, kind):
+    error = kind("gone")
     talk = Conversation(Breaking(at, error), 0)
     while talk.asks:
         talk.answer("a")
@@ -205,6 +207,26 @@ def test_an_environment_that_breaks_ends_the_episode_and_does_not_raise(at, turn
     assert talk.episode.error.boundary == "env"
     assert "gone" in talk.episode.error.message
     assert len(talk.episode.turns) == turns
+    driven = drive(play(Breaking(at, error), 0), ask=lambda asks: [Reply("a")])
+    (played,) = rollout([Job(partial(Breaking, at, error), 0)], ScriptedAgent(lambda ask: Reply("a")))
+    assert talk.episode.error == driven.error == played.error
+
+
+def test_an_environment_may_run_an_event_loop_where_a_task_converses():
+    class Looping(EchoEnv):
+        def step(self, action):
+            return asyncio.run(self._step(action))
+
+        async def _step(self, action):
+            return super().step(action)
+
+    async def converse():
+        with Conversation(Looping(), 0) as talk:
+            while talk.asks:
+                talk.answer("a")
+            return talk.episode
+
+    assert asyncio.run(converse()).scored
 
 
 def test_ctrl_c_in_an_environment_goes_on_to_the_caller():
