@@ -18,8 +18,8 @@ from gem.closing import Closing
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, OutOfTime
 from gem.history import HistoryPolicy
-from gem.hosts.base import wrap_exception
 from gem.hosts.loops import OutsideLoop
+from gem.hosts.verbs import wrap_exception
 from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.registry import make, task_of
 from gem.rollout.episode import NO_LIMITS, Branch, Playing, play, versions
