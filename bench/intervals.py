@@ -12,6 +12,8 @@ the default is the first:
   bootstrap (`paired_bootstrap`). The second agent's rate of a task is `gain` of the way nearer to 1.
 - returns: of returns of 0 or 1, one a task, `return_interval` and Student's t (`mean_interval`); and how
   often two equal agents are said to differ, by McNemar's test and by Student's t (`paired_p`).
+- overall: of the mean of rates over environments, `combined_rate` and `combined`. Half of the environments
+  have the rate `rate`, the others `other`.
 - suites: of the mean over environments, the rate and the difference of two equal agents. Those
   of a `group` are prompts of the same tasks, at which each agent has its own rate on each task.
 - sequences: how often a `ConfidenceSequence` is right at every moment up to the last, compared with a Wilson
@@ -34,6 +36,7 @@ from gem.statistics import (
     Interval,
     clustered_rate,
     combined,
+    combined_rate,
     mcnemar,
     mean_interval,
     paired_bootstrap,
@@ -171,6 +174,28 @@ def returns(trials: int) -> list[dict[str, float]]:
     return rows
 
 
+def overall(trials: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(6)
+    rows = []
+    sizes = ((2, 10), (6, 10), (6, 50), (24, 10), (24, 50), (24, 200), (50, 10))
+    for (envs, tasks), (rate, other) in itertools.product(
+        sizes, ((0.5, 0.5), (0.95, 0.95), (0.98, 0.98), (0.3, 0.98))
+    ):
+        rates = np.array([rate, other] * (envs // 2))
+        found: dict[str, list[Interval]] = {"": [], "mover_": []}
+        for counts in rng.binomial(tasks, rates, (trials, envs)).tolist():
+            parts = [wilson(won, tasks) for won in counts]
+            found[""].append(combined_rate(parts))
+            found["mover_"].append(combined(parts))
+        row = {"environments": envs, "tasks": tasks, "rate": rate, "other": other}
+        for name, each in found.items():
+            row[f"{name}coverage"] = coverage(each, float(rates.mean()))
+            row[f"{name}width"] = statistics.fmean(i.high - i.low for i in each)
+        rows.append(row)
+    _shown("overall", trials, rows)
+    return rows
+
+
 def suites(trials: int) -> list[dict[str, float]]:
     rng = np.random.default_rng(4)
     rows = []
@@ -186,8 +211,8 @@ def suites(trials: int) -> list[dict[str, float]]:
                 score_difference((one > two).astype(int), (two > one).astype(int), [1] * tasks)
                 for one, two in zip(first, second, strict=True)
             ]
-            found[""].append(combined(parts, None, groups))
-            found["apart_"].append(combined(parts))
+            found[""].append(combined_rate(parts, None, groups))
+            found["apart_"].append(combined_rate(parts))
             found["difference_"].append(combined(changes, None, groups))
             found["difference_apart_"].append(combined(changes))
         row = {"environments": envs, "tasks": tasks, "group": group}
@@ -280,6 +305,7 @@ TABLES = {
     "passes": passes,
     "differences": differences,
     "returns": returns,
+    "overall": overall,
     "suites": suites,
     "sequences": sequences,
 }

@@ -23,6 +23,7 @@ from gem.evals.results import EnvResult, bounds
 from gem.statistics import (
     Interval,
     combined,
+    combined_rate,
     holm,
     paired_bootstrap,
     paired_difference,
@@ -350,13 +351,14 @@ def _overall(
         for name in ("pairs", "of", "a_held", "a_scored", "b_held", "b_scored")
     }
     of_success = metric == "success"
+    combine = combined_rate if of_success else combined
     difference = combined([row.difference for row in known if row.difference is not None], None, of_known)
     overall = Paired(
         env=ALL,
         tasks=count_clusters([row.tasks for row in rows], groups),
         **sums,
-        a=combined([row.a for row in known if row.a is not None], None, of_known),
-        b=combined([row.b for row in known if row.b is not None], None, of_known),
+        a=combine([row.a for row in known if row.a is not None], None, of_known),
+        b=combine([row.b for row in known if row.b is not None], None, of_known),
         difference=difference,
         bootstrap=combined([row.bootstrap for row in known if row.bootstrap is not None], None, of_known),
         lost=sum(row.lost or 0 for row in known) if of_success else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from gem.evals.latency import Latency
 from gem.evals.results import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, count_uncounted, together, tokens_of
-from gem.statistics import Interval, combined
+from gem.statistics import Interval, combined, combined_rate
 from gem.statistics.combining import group_shared
 
 
@@ -157,10 +157,12 @@ class Scorecard:
         results = [result for result, _ in here]
         groups = _group([row.entry for row in rows if row.result is not None])
 
-        def over(figures: Sequence[Interval | None]) -> Interval | None:
+        def over(
+            figures: Sequence[Interval | None], combine: Callable[..., Interval] = combined
+        ) -> Interval | None:
             known = [i for i, each in enumerate(figures) if each is not None]
             return (
-                combined(
+                combine(
                     [each for each in figures if each is not None],
                     [here[i][1] for i in known],
                     [groups[i] for i in known],
@@ -169,9 +171,11 @@ class Scorecard:
                 else None
             )
 
-        def over_all(figures: Sequence[Interval | None]) -> Interval | None:
+        def over_all(
+            figures: Sequence[Interval | None], combine: Callable[..., Interval] = combined
+        ) -> Interval | None:
             """Return None where one is unknown: the others alone would look cheap, or easy."""
-            return None if None in figures else over(figures)
+            return None if None in figures else over(figures, combine)
 
         own_figures: dict[str, list[Interval | None]] = {
             "success": [result.success for result in results],
@@ -187,11 +191,12 @@ class Scorecard:
         passes = {}
         for key in dict.fromkeys(key for result in results for key in result.passes):
             own = [None if key in short[each.env] else each.passes.get(key) for each in results]
-            if (mean := over_all(own)) is not None:
+            if (mean := over_all(own, combined_rate)) is not None:
                 passes[key] = mean
             else:
                 lacking = results[own.index(None)].env
                 gaps[key] = f"{lacking}: {short[lacking].get(key, 'it has none')}"
+        of_return = combined_rate if own_figures["return"] == own_figures["success"] else combined
         turns = [(result.turns, weight) for result, weight in here if result.turns is not None]
         return Mean(
             name,
@@ -199,8 +204,8 @@ class Scorecard:
             len(rows) - len(results),
             sum(result.episodes for result in results),
             sum(result.scored for result in results),
-            over_all(own_figures["success"]),
-            over_all(own_figures["return"]),
+            over_all(own_figures["success"], combined_rate),
+            over_all(own_figures["return"], of_return),
             sum(t * w for t, w in turns) / sum(w for _, w in turns)
             if turns and len(turns) == len(here)
             else None,

@@ -1,7 +1,7 @@
 """Statistics: intervals of means, rates and differences, statistical power, pass@k, and tests."""
 
 from gem.statistics.agreement import cohen_kappa
-from gem.statistics.combining import combined
+from gem.statistics.combining import combined, combined_rate
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.interquartile import interquartile_mean, stratified_interval
 from gem.statistics.intervals import (
@@ -37,6 +37,7 @@ __all__ = [
     "clustered_rate",
     "cohen_kappa",
     "combined",
+    "combined_rate",
     "exact",
     "fisher_exact",
     "holm",

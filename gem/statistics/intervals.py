@@ -176,7 +176,7 @@ def spread(
     if len(deviations) == 1:
         return 0.0, 1.0
     deff, df = design(deviations, n, worst, rare, rate * (1 - rate))
-    return _wilson(rate, n / deff, student_t.quantile((1 + level) / 2, df))
+    return wilson_bounds(rate, n / deff, student_t.quantile((1 + level) / 2, df))
 
 
 def design(
@@ -213,11 +213,11 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     if not 0 <= successes <= n or n == 0:
         raise BadArgument(f"wilson got {successes} successes of {n}; accepted: 0 to n of at least 1.")
     rate = successes / n
-    low, high = _wilson(rate, n, normal_quantile(level))
+    low, high = wilson_bounds(rate, n, normal_quantile(level))
     return Interval(rate, low, high, n, n)
 
 
-def _wilson(rate: float, n: float, quantile: float) -> tuple[float, float]:
+def wilson_bounds(rate: float, n: float, quantile: float) -> tuple[float, float]:
     """Return the two rates from which `rate` of `n` trials is exactly `quantile` standard deviations away."""
     z2 = quantile**2
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)

@@ -15,7 +15,7 @@ from gem.evals.scorecard import Scorecard, Scored
 from gem.evals.suite import Entry
 from gem.evals.usage import Price, Prices, Usage
 from gem.statistics import Interval, wilson
-from gem.statistics.combining import combined
+from gem.statistics.combining import combined_rate
 
 EASY, HARD, OTHER = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard", "game:Sudoku-v0-easy"
 
@@ -146,7 +146,7 @@ def test_a_figure_that_is_not_there_fails_its_gate():
 def test_the_overall_figure_is_the_mean_over_environments_by_weight():
     first, second = result(won=9, n=10), result(HARD, won=10, n=100)
     overall = card(first, second).overall
-    assert overall.success == combined([first.success, second.success])
+    assert overall.success == combined_rate([first.success, second.success])
     assert overall.success.mean == pytest.approx(0.5)  # not 19 of 110
     assert (overall.environments, overall.episodes, overall.scored, overall.turns) == (2, 110, 110, 3.0)
     heavy = Scorecard("me", rows=[Scored(Entry(EASY, weight=3), first), Scored(Entry(HARD), second)])

@@ -5,7 +5,7 @@ from statistics import NormalDist
 import pytest
 
 from gem.errors import BadArgument
-from gem.statistics import Interval, combined, exact, wilson
+from gem.statistics import Interval, combined, combined_rate, exact, rate_interval, wilson
 from gem.statistics.combining import group_shared
 
 
@@ -97,3 +97,31 @@ def test_sets_that_share_a_key_are_one_group():
     assert group_shared([{1}, {2}, {3}, {1, 3}, set(), {4}]) == [0, 1, 0, 0, 4, 5]
     assert group_shared([{1}, {2}, {2, 1}, {2}]) == [0, 0, 0, 0]
     assert group_shared([]) == []
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.95])
+def test_the_mean_of_many_rates_is_covered_near_0_and_1_too(rate):
+    rng = random.Random(0)
+    n, environments, trials = 10, 24, 300
+    held = missed = 0
+    for _ in range(trials):
+        parts = [wilson(sum(rng.random() < rate for _ in range(n)), n) for _ in range(environments)]
+        found, before = combined_rate(parts), combined(parts)
+        assert found.mean == before.mean
+        held += found.low <= rate <= found.high
+        missed += not before.low <= rate <= before.high
+    assert held / trials > 0.95
+    assert missed / trials > 0.06  # what combined() is not for
+
+
+def test_rates_of_one_part_or_of_the_same_tasks_keep_their_interval():
+    for one in (wilson(3, 10), wilson(0, 10), wilson(10, 10), rate_interval([1, 0, 0, 0], "aabb")):
+        assert combined_rate([one])[:3] == pytest.approx(one[:3])
+        assert combined_rate([one] * 5, [1, 2, 3, 4, 5], "aaaaa")[:3] == pytest.approx(one[:3])
+    two, pooled = combined_rate([wilson(30, 100)] * 2), wilson(60, 200)
+    assert two[:3] == pytest.approx(pooled[:3], abs=0.001)
+    assert combined_rate([exact([1.0, 0.0]), exact([1.0])]) == (0.75, 0.75, 0.75, 3, 3, True)
+    unknown = Interval(1.0, 0.0, 1.0, 4, 1)  # a single task
+    found = combined_rate([unknown, *[wilson(20, 20)] * 23])
+    assert found.high == 1
+    assert 0.85 < found.low < 0.97
