@@ -20,6 +20,7 @@ from gem.hosts.base import (
     carry_out,
     overdue,
 )
+from gem.hosts.loops import OutsideLoop
 from gem.hosts.verbs import VERBS, wrap_exception
 from gem.waiting import name_wait
 
@@ -93,8 +94,9 @@ class Serial(Host):
         calls = map(VERBS[verb], envs, *columns)  # continues after a call that raised
         while True:
             try:
-                for value in calls:
-                    values.append(value)
+                with OutsideLoop():
+                    for value in calls:
+                        values.append(value)
                 if len(values) == len(indices):
                     return values, errors
                 errors[len(values)] = StopIteration()  # a call raised it: for the loop it is an end

@@ -12,31 +12,33 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from gem.core import Env
-from gem.errors import NoVerdict
+from gem.errors import NoVerdict, WorkerDied
 from gem.hosts.base import NO_KWARGS, Command, Host, Mapped, Outcome, Recipe, Slot, carry_out, overdue
 from gem.hosts.verbs import VERBS
 from gem.registry import Maker
 from gem.specs import EnvSpec
+from gem.waiting import name_wait
 
 MAX_THREADS = 1024
 CLOSE_S = 2.0
 """Seconds that close() waits for running calls; after that it leaves their threads running."""
 
+CLOSES = "close() of an environment, which has no limit of time without call_s"
 _NEVER = float("inf")
-_FREE = nullcontext()
 
 
 class Threads(Host):
     """A host with threads in this process; the number of threads limits the parallel calls.
 
     Threads start when needed, up to one per environment. Environments with ``thread_safe=False`` in their
-    spec are serialised by one lock per entry point. With `call_s`, a call that hangs is abandoned in its
-    thread; the time includes waiting for that lock.
+    spec are serialised by one lock per entry point. With `call_s`, a call or a close() that hangs is
+    abandoned in its thread; the time includes waiting for that lock, which such a call keeps: where that may
+    happen, the process host loses fewer episodes.
     """
 
     def __init__(self, call_s: float | None = None) -> None:
@@ -68,14 +70,18 @@ class Threads(Host):
         self._slots[index] = self._slot(recipe or slot.recipe)
 
     def _shut(self, slot: _Slot) -> None:
-        if slot.lock is None:
-            slot.close()
-        elif slot.env is not None and slot.lock.acquire(timeout=self.call_s or -1):
-            try:
-                slot.close()
-            finally:
-                slot.lock.release()
-        # else there is nothing to close, or a call that hangs holds the lock forever
+        """Close an environment; where calls are timed, leave a close() that hangs in its thread, too."""
+        if slot.env is None:
+            return
+        if self.call_s is None:
+            with name_wait(CLOSES):
+                _close_in_turn(slot, -1)
+            return
+        closing = threading.Thread(
+            target=_close_in_turn, args=(slot, self.call_s), name="gem-close", daemon=True
+        )
+        closing.start()
+        closing.join(self.call_s)
 
     def env(self, index: int) -> Env:
         """Return the environment at `index`; see Host.env. Do not use it while a call of it runs."""
@@ -126,8 +132,9 @@ class Threads(Host):
                 if run.began <= late:
                     del self._running[index]
                     self._threads.remove(run.thread)
-                    self._slots[index] = self._slot(self._slots[index].recipe)
-                    self._done.append(Outcome(index, None, overdue(run.verb, self.call_s)))
+                    slot = self._slots[index]
+                    self._slots[index] = self._slot(slot.recipe)
+                    self._done.append(Outcome(index, None, _overdue(run.verb, slot, self.call_s)))
         if self._todo:  # the abandoned threads may have been all threads
             self._call_one_more()
 
@@ -235,8 +242,14 @@ class Threads(Host):
             if made.error is not None:
                 return made
             slot.lock = self._lock_of(slot.make().spec)
-        with slot.lock or _FREE:
+        if slot.lock is None:
             return carry_out(slot, command)
+        with slot.lock:
+            slot.enters = True
+            try:
+                return carry_out(slot, command)
+            finally:
+                slot.enters = False
 
     def _slot(self, recipe: Recipe) -> _Slot:
         return _Slot(recipe, self._lock_of(recipe.spec if isinstance(recipe, Maker) else None))
@@ -268,10 +281,35 @@ class _Run(NamedTuple):
 
 
 class _Slot(Slot):
-    """A slot with the lock of its entry point, if there is one."""
+    """A slot with the lock of its entry point, if there is one, and whether a call of it has that lock."""
 
-    __slots__ = ("lock",)
+    __slots__ = ("enters", "lock")
 
     def __init__(self, recipe: Recipe, lock: threading.Lock | None) -> None:
         super().__init__(recipe)
         self.lock = lock
+        self.enters = False
+
+
+def _close_in_turn(slot: _Slot, lock_s: float) -> None:
+    """Close an environment when no other of its entry point runs; not at all if one hangs."""
+    if slot.lock is None:
+        slot.close()
+    elif slot.lock.acquire(timeout=lock_s):
+        try:
+            slot.close()
+        finally:
+            slot.lock.release()
+
+
+def _overdue(verb: str, slot: _Slot, call_s: float) -> WorkerDied:
+    """Build the error for a call that took too long, or that another one did not let begin.
+
+    That one keeps the lock although it was given up: it still runs, and its spec says that no other may.
+    """
+    if slot.lock is None or slot.enters:
+        return overdue(verb, call_s)
+    return WorkerDied(
+        f"{verb} waited {call_s:g} s for another environment of its entry point, whose call hangs; its spec "
+        "says thread_safe=False. The process host ends such a call."
+    )

@@ -125,6 +125,7 @@ def test_an_environment_may_run_an_event_loop_where_its_caller_is_a_task(kind: s
                 call(host, 0, "step", ("raise",))
             assert call(host, 0, "step", ("x",)).obs.startswith("x")
             env = host.env(0) if kind != "process" else None
+            assert host.map([0], "step", ["x"])[1] == {}
         assert env is None or env.closed  # type: ignore[attr-defined]
         assert asyncio.current_task() is task
         await asyncio.sleep(0)
@@ -259,6 +260,8 @@ def test_a_hung_call_keeps_its_lock_and_nobody_waits_for_that() -> None:
             host.call_s = 0.05
             host.submit(0, "step", ("wait",))
             assert isinstance(host.ready()[0].error, WorkerDied)
+            host.submit(1, "step", ("x",))  # it may not run beside the one that hangs
+            assert "thread_safe=False. The process host" in str(host.ready()[0].error)
             renewing = threading.Thread(target=lambda: [host.renew(0), host.renew(1)], daemon=True)
             renewing.start()
             renewing.join(DEADLINE_S)
@@ -307,6 +310,16 @@ def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
 class StalledClosing(Scripted):
     def close(self) -> None:
         threading.Event().wait()
+
+
+def test_an_environment_that_hangs_as_it_closes_is_left_after_the_time_of_a_call() -> None:
+    with filled(Threads(call_s=DEADLINE_S), [StalledClosing, Scripted]) as host:
+        for index in (0, 1):
+            call(host, index, "reset", (1,))
+        host.call_s = 0.02
+        host.renew(0, Scripted)
+        host.call_s = DEADLINE_S
+        assert call(host, 0, "reset", (2,)).obs == Scripted().reset(2).obs
 
 
 def test_closing_waits_for_no_environment_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
