@@ -49,6 +49,7 @@ from gem.schema_1 import SCHEMA_1_RUN
 from gem.specs import TaskRef
 
 OPENING = b'{"schema":'
+SEARCHED = 1 << 20  # bytes in which a store with a damaged first line has another line
 
 Answer = TypeVar("Answer")
 
@@ -82,6 +83,8 @@ class EpisodeStore(Sequence[Episode], Closing):
         Raises:
             StoreError: when the file cannot be opened, or is not a store.
             SchemaMismatch: when it has a schema that this version cannot read.
+
+        A store whose first line alone is damaged is opened, as one with any other damaged line.
         """
         self.path = Path(path)
         self.tokens, self.fsync, self.trust = tokens, fsync, trust
@@ -372,12 +375,19 @@ class EpisodeStore(Sequence[Episode], Closing):
             StoreError: when the store is read-only or closed, or the file cannot be written.
         """
         self._check_writable()
-        stored = {(entry.job, entry.sample) for entry in self.select() if entry.job}
-        if left_out := sorted(stored.difference(standing)):
+        self._write_superseded(self._jobs.difference(standing))
+
+    def _write_superseded(self, left_out: Collection[tuple[str, int]]) -> None:
+        if left_out:
             with replace_file(self._superseded_path) as new:
-                new.write_text(json.dumps(left_out))
+                new.write_text(json.dumps(sorted(left_out)))
         else:
             self._superseded_path.unlink(missing_ok=True)
+
+    @property
+    def _jobs(self) -> set[tuple[str, int]]:
+        """The stored jobs, each with a sample."""
+        return {(entry.job, entry.sample) for entry in self.select() if entry.job}
 
     @property
     def _superseded_path(self) -> Path:
@@ -474,8 +484,14 @@ class EpisodeStore(Sequence[Episode], Closing):
     def _check_schema(self) -> None:
         head = self._file.read(0, 64).partition(CLOSE_OFF)[0]
         torn = OPENING.startswith(head[: len(OPENING)]) and not codec.BEGINNING.match(head)
-        if not torn:  # and not empty: a first line may be unfinished
+        if torn:  # or empty: a first line may be unfinished
+            return
+        try:
             self._check_line(head, 0)
+        except (SchemaMismatch, StoreError):
+            later = self._file.read(0, SEARCHED).split(b"\n")[1:]
+            if not any(map(_is_readable, later)):
+                raise  # else it is a store whose first line alone is damaged
 
     def _check_line(self, head: bytes, start: int) -> None:
         try:
@@ -564,7 +580,7 @@ def find_store(run: Path) -> Path:
 
 
 class Merged(NamedTuple):
-    """The result of a merge: episodes copied, duplicates left out, damaged lines left out."""
+    """The result of a merge: episodes copied, duplicates left out, damaged and torn lines left out."""
 
     copied: int
     duplicates: int
@@ -574,7 +590,8 @@ class Merged(NamedTuple):
 def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
     """Append the episodes of `sources`, and their runs, to the store at `out`, in the current schema.
 
-    Episodes whose id is already there are left out, so the same call completes an interrupted merge.
+    Episodes whose id is already there are left out, so the same call completes an interrupted merge. Jobs
+    that are superseded in one store and count in none stay superseded.
 
     Raises:
         BadArgument: for no sources, or when `out` is one of them.
@@ -590,7 +607,9 @@ def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
         stores = [opened.enter_context(EpisodeStore(source, read_only=True)) for source in sources]
         runs = {run.id: run for given in reversed(stores) for run in given.runs}
         store = opened.enter_context(EpisodeStore(out))
+        _merge_superseded(store, stores)
         for given in stores:
+            unread += given.torn
             for number in range(len(given)):
                 try:
                     episode = given[number]
@@ -604,6 +623,25 @@ def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
                 except DuplicateEpisode:
                     duplicates += 1
     return Merged(copied, duplicates, unread)
+
+
+def _merge_superseded(store: EpisodeStore, sources: Sequence[EpisodeStore]) -> None:
+    """Let `store` leave out the jobs that some of the stores leave out, and none has among those that count.
+
+    It comes before the episodes, so that a merge that is interrupted and repeated has the same result.
+    """
+    left_out, standing = set[tuple[str, int]](), set[tuple[str, int]]()
+    for each in (store, *sources):
+        left_out |= each.superseded
+        standing |= each._jobs - each.superseded
+    store._write_superseded(left_out - standing)
+
+
+def _is_readable(line: bytes) -> bool:
+    """Return whether a line begins as one of a store that this version can read."""
+    with suppress(ValueError):
+        return codec.schema_of(line[:64]) > 0
+    return False
 
 
 def _read_line(number: int, line: bytes, start: int, end: int) -> Entry | str | None:

@@ -890,6 +890,30 @@ def test_damaged_lines_are_left_out_of_a_merge_and_counted(path, tmp_path):
     assert merge(tmp_path / "out.jsonl", [path]) == (2, 0, 1)
 
 
+@pytest.mark.parametrize("number", [0, 2], ids=["run", "episode"])
+def test_torn_lines_and_damaged_runs_are_counted_by_a_merge(path, tmp_path, number):
+    fill(path, 3)
+    kept = lines(path)
+    kept[number] = kept[number][:-9] + (b"!\n" if number else b'0000000"}\n')
+    path.write_bytes(b"".join(kept))
+    assert merge(tmp_path / "out.jsonl", [path]) == (2 if number else 3, 0, 1)
+
+
+def test_superseded_jobs_stay_so_in_a_merge_unless_another_store_counts_them(path, tmp_path):
+    other, out = tmp_path / "other.jsonl", tmp_path / "out.jsonl"
+    fill(path, 4)
+    with EpisodeStore(path) as store, EpisodeStore(other) as more:
+        store.supersede([("e0", 0), ("e1", 0)])
+        more.append(episode(3, run=RunInfo("second")))
+    for copied in 4, 0:  # the second call finds it done
+        assert merge(out, [path]).copied == copied
+        with EpisodeStore(out) as merged:
+            assert [entry.job for entry in merged.latest()] == ["e0", "e1"]
+    merge(out, [other])
+    with EpisodeStore(out) as merged:
+        assert merged.superseded == {("e2", 0)}
+
+
 def test_what_cannot_be_merged_says_why(path, tmp_path):
     fill(path, 1)
     with pytest.raises(BadArgument, match="nothing to merge"):
@@ -977,6 +1001,19 @@ def test_a_line_of_something_else_is_damaged(path):
         with pytest.raises(StoreError, match="does not begin an episode"):
             store[1]
         assert store.torn == 0
+
+
+@pytest.mark.parametrize("at", [0, 3, 10, 12])
+@pytest.mark.parametrize("byte", [b"\x00", b"9", b"}"])
+def test_a_damaged_first_line_leaves_the_others_readable(path, at, byte):
+    fill(path, 3)
+    index_of(path).unlink(missing_ok=True)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:at] + byte + whole[at + 1 :])
+    with EpisodeStore(path) as store:
+        assert [entry.job for entry in store.latest() if entry.id] == ["e0", "e1", "e2"]
+        store.append(episode(3))
+        assert store[len(store) - 1] == episode(3)
 
 
 def test_what_is_no_store_is_refused_and_left_alone(path):
