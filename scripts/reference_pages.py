@@ -57,7 +57,8 @@ NAMES = {
         "oracle.cases oracle.envs oracle.exact oracle.report"
     ),
     "gem.statistics": (
-        "intervals passes paired combining power sequential normalise trend fisher interquartile agreement"
+        "intervals passes paired combining power sequential normalise trend fisher interquartile agreement "
+        "ratios"
     ),
     "gem.evals": (
         "evaluator results suite suite_result comparison fairness outcomes power picture instances "

@@ -300,7 +300,32 @@ def test_power_warns_of_damage_and_names_the_return(store, capsys):
     assert "--metric return" in said(capsys, "power", store("b", {"test:X": "--"}))[2]
 
 
-def test_programs_are_compared_by_what_a_solved_task_cost(tmp_path, capsys):
+def test_a_cost_of_which_a_part_is_unknown_is_no_sum(tmp_path, capsys):
+    counted = {"prompt_tokens": 90, "completion_tokens": 10}
+    for name, usages, seconds in (("one", [counted] * 3, [1.5, None, 2]), ("two", [counted, None, None], [])):
+        (tmp_path / name).mkdir()
+        with EpisodeStore(tmp_path / name / "episodes.jsonl") as episodes:
+            for seed, usage in enumerate(usages):
+                run = RunInfo(name, "program:x", "m")
+                episode = Episode(TaskRef("e", {}, seed=seed), run, str(seed), stop=ENDS["w"])
+                episode.turns = [Turn("agent", "", "", reward=1.0, usage=usage)]
+                info = {"program": {"cpu_s": seconds[seed]}} if seconds else {}
+                episode.ends = {"agent": SeatEnd(ENDS["w"], terminated=True, info=info)}
+                episode.verdict = Verdict.SCORED
+                episodes.append(episode)
+    main(["compare", str(tmp_path / "one"), str(tmp_path / "two")])
+    told = capsys.readouterr()
+    table = told.out.split("\n\n")[-1].splitlines()
+    assert [line.split() for line in table[1:]] == [
+        ["A", "3", "3", "300", "100", "-", "-"],
+        ["B", "3", "3", "-", "-", "-", "-"],
+    ]
+    assert "the CPU seconds of 1 of 3 samples of A are unknown." in told.err
+    assert "the tokens of 2 of 3 samples of B are unknown." in told.err
+    assert "CPU seconds of 3" not in told.err
+
+
+def test_programs_are_compared_by_what_a_solved_sample_cost(tmp_path, capsys):
     ends = {"one": "wwl-", "two": "wlwl"}
     for name, told in ends.items():
         (tmp_path / name).mkdir()
@@ -317,17 +342,18 @@ def test_programs_are_compared_by_what_a_solved_task_cost(tmp_path, capsys):
     main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--min-coverage", "0.5"])
     table = capsys.readouterr().out.split("\n\n")[-1].splitlines()
     assert [line.split() for line in table[1:]] == [
-        ["A", "2", "3,003", "1,502", "4.5", "2.2"],
-        ["B", "2", "3,003", "1,502", "-", "-"],
+        ["A", "3", "2", "3,003", "1,502", "4.5", "2.2"],
+        ["B", "3", "2", "3,003", "1,502", "-", "-"],
     ]
     main(["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--json"])
     costs = json.loads(capsys.readouterr().out)["costs"]
-    assert costs["A"] == {"solved": 2, "tokens": 3003, "usd": None, "cpu_s": 4.5}
+    known = {"tokens_unknown": 0, "cpu_s_unknown": 0}
+    assert costs["A"] == {"samples": 3, "solved": 2, "tokens": 3003, "usd": None, "cpu_s": 4.5, **known}
     (tmp_path / "prices.toml").write_text("[models.m]\ninput = 1.0\noutput = 10.0\n")
     words = ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--min-coverage", "0.5", "--prices"]
     main([*words, str(tmp_path / "prices.toml")])
     table = capsys.readouterr().out.split("\n\n")[-1].splitlines()
-    assert table[1].split() == ["A", "2", "3,003", "1,502", "$0.0057", "$0.0029", "4.5", "2.2"]
+    assert table[1].split() == ["A", "3", "2", "3,003", "1,502", "$0.0057", "$0.0029", "4.5", "2.2"]
     (tmp_path / "prices.toml").write_text("[models.x]\ninput = 1.0\noutput = 10.0\n")
     assert main([*words, str(tmp_path / "prices.toml")]) == 2
     assert "has no price of 'm'" in capsys.readouterr().err

@@ -55,8 +55,8 @@ def compare_runs(
     Student's t for other returns.
     `Holm` is `p` corrected for several environments. `all` is the unweighted mean over environments.
 
-    Where a run is an agent program's, the tokens of its models and its CPU seconds on these tasks are shown,
-    in all and per solved task; with `prices` dollars too, and of other agents as well.
+    Where a run is an agent program's, the tokens of its models and its CPU seconds on these samples are
+    shown, in all and per solved sample; with `prices` dollars too, and of other agents as well.
 
     Episodes without a verdict are in no figure. `coverage` is the share of all samples where both runs have a
     verdict; all figures are of these `pairs`. `bounds` is B - A if every other sample counts against B, and
@@ -89,7 +89,7 @@ def compare_runs(
     costs = _sum_costs(a, b)
     with name_wait("the bootstrap intervals"):
         comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
-    warnings = _warnings(comparison, a, b)
+    warnings = [*_warnings(comparison, a, b), *_warn_of_costs(costs)]
     if a.address != b.address and not json:
         a, b = (replace(run, agent=f"{run.agent} at {run.address}") if run.address else run for run in (a, b))
     if json:
@@ -105,11 +105,10 @@ def compare_runs(
         _show(comparison, a, b)
         if costs:
             kinds = [kind for kind in _COSTS if kind != "usd" or priced is not None]
-            heads = [head for kind in kinds for head in (_COSTS[kind][0], "per solved task")]
+            heads = [head for kind in kinds for head in (_COSTS[kind][0], "per solved sample")]
+            rows = [_write_cost(name, cost, kinds) for name, cost in costs.items()]
             print()
-            table(
-                "run", "solved", *heads, rows=[_write_cost(name, cost, kinds) for name, cost in costs.items()]
-            )
+            table("run", "samples", "solved", *heads, rows=rows)
     for warning in warnings:
         print(printable(f"warning: {warning}"), file=sys.stderr)
     if picture is not None:
@@ -153,7 +152,10 @@ def _markdown(comparison: Comparison, a: RunOutcomes, b: RunOutcomes, warnings: 
 
 
 def _sum_costs(a: RunOutcomes, b: RunOutcomes) -> dict[str, dict[str, float | None]]:
-    """Return what each run cost on the samples that both played with a verdict; empty if it was not read."""
+    """Return what each run cost on the samples that both played with a verdict; empty if it was not read.
+
+    A sum is None where a part of it is unknown: what is known would look cheap.
+    """
     runs = {"A": a, "B": b}
     scored = [
         {(o.task, o.sample, o.repeat): o for o in run.outcomes if o.success is not None}
@@ -162,22 +164,32 @@ def _sum_costs(a: RunOutcomes, b: RunOutcomes) -> dict[str, dict[str, float | No
     costs: dict[str, dict[str, float | None]] = {}
     for name, own, other in zip(runs, scored, reversed(scored), strict=True):
         shared = [own[key] for key in own.keys() & other.keys()]
-        if not shared or any(each.tokens is None for each in shared):
-            return {}
-        seconds = [each.cpu_s for each in shared if each.cpu_s is not None]
-        dollars = [each.usd for each in shared if each.usd is not None]
+        amounts = {kind: [getattr(each, kind) for each in shared] for kind in _COSTS}
+        sums = {kind: None if None in each else sum(each) for kind, each in amounts.items()}
         costs[name] = {
+            "samples": len(shared),
             "solved": sum(bool(each.success) for each in shared),
-            "tokens": sum(each.tokens or 0 for each in shared),
-            "usd": sum(dollars) if len(dollars) == len(shared) else None,
-            "cpu_s": sum(seconds) if seconds else None,
+            **sums,
+            **{f"{kind}_unknown": amounts[kind].count(None) for kind in ("tokens", "cpu_s")},
         }
-    return costs
+    read = any(cost["samples"] and cost[kind] is not None for cost in costs.values() for kind in _COSTS)
+    return costs if read else {}
+
+
+def _warn_of_costs(costs: dict[str, dict[str, float | None]]) -> list[str]:
+    """Return warnings about samples whose cost is not known, where that of others is."""
+    warnings = []
+    for name, cost in costs.items():
+        for kind, what in (("tokens", "tokens"), ("cpu_s", "CPU seconds")):
+            lacking, samples = cost[f"{kind}_unknown"], cost["samples"]
+            if lacking and (kind == "tokens" or lacking != samples):  # only programs have CPU seconds
+                warnings.append(f"the {what} of {lacking} of {samples} samples of {name} are unknown.")
+    return warnings
 
 
 def _write_cost(name: str, cost: dict[str, float | None], kinds: Sequence[str]) -> tuple[object, ...]:
-    """Return the row of a run: what it cost in all, and per solved task where one was solved."""
-    cells: list[object] = [name, cost["solved"]]
+    """Return the row of a run: what it cost in all, and per solved sample where one was solved."""
+    cells: list[object] = [name, cost["samples"], cost["solved"]]
     for kind in kinds:
         (_, write), value, solved = _COSTS[kind], cost[kind], cost["solved"]
         cells += ["-" if value is None else write(value)]

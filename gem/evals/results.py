@@ -19,6 +19,7 @@ from gem.statistics import (
     pass_at_k,
     pass_hat_k,
     rate_interval,
+    ratio_interval,
     return_interval,
 )
 
@@ -239,13 +240,13 @@ def summarise(
         return exact(values) if exactly else rate_interval(values, groups(of))
 
     def divide(amounts: Sequence[float]) -> Interval | None:
-        """Return the amount for each success, as a ratio of two means with a linearised interval."""
+        """Return the amount for each success; None without one."""
         if not any(won):
             return None
-        ratio, share = math.fsum(amounts) / math.fsum(won), math.fsum(won) / len(won)
-        off = mean([a - ratio * each for a, each in zip(amounts, won, strict=True)], with_success)
-        low, high = max(0.0, ratio + off.low / share), ratio + off.high / share
-        return Interval(ratio, low, high, off.n, off.clusters, off.exact)
+        ratio = ratio_interval(amounts, won, groups(with_success))
+        if exactly:
+            return Interval(ratio.mean, ratio.mean, ratio.mean, ratio.n, ratio.n, exact=True)
+        return ratio
 
     def summarise_seat(seat: str) -> SeatResult:
         with_success = _find_reporting(scored, seat)

@@ -27,6 +27,7 @@ from gem.statistics.paired import (
 )
 from gem.statistics.passes import pass_at_k, pass_hat_k
 from gem.statistics.power import Noise, noise, noise_of_rate, smallest_difference
+from gem.statistics.ratios import ratio_interval
 from gem.statistics.sequential import ConfidenceSequence
 from gem.statistics.trend import mann_kendall, moving_average
 
@@ -55,6 +56,7 @@ __all__ = [
     "pass_at_k",
     "pass_hat_k",
     "rate_interval",
+    "ratio_interval",
     "return_interval",
     "score_difference",
     "sign_flip_p",
