@@ -359,7 +359,9 @@ class EpisodeStore(Sequence[Episode], Closing):
     def superseded(self) -> frozenset[tuple[str, int]]:
         """The jobs and samples that `latest` leaves out; none where the file of them cannot be read."""
         with suppress(OSError, ValueError, TypeError):
-            return frozenset((job, sample) for job, sample in read_json(self._superseded_path))
+            jobs = [(job, sample) for job, sample in read_json(self._superseded_path)]
+            if all(type(job) is str and type(sample) is int for job, sample in jobs):
+                return frozenset(jobs)
         return frozenset()
 
     def supersede(self, standing: Collection[tuple[str, int]]) -> None:

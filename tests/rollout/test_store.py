@@ -800,9 +800,10 @@ def test_superseded_jobs_are_left_out_of_the_latest_alone_and_in_every_process(p
         store.supersede({(store[0].job, 1), ("a job that is not stored", 0)})
         assert [entry.number for entry in other.latest()] == [1, 3]
         assert len(other.latest(superseded=True)) == len(other) == 4
-        for spoilt in "{", "[7]", "[[[], 0]]", '[["a", 0, 0]]':
+        for spoilt in "{", "[7]", "[[[], 0]]", '[["a", 0, 0]]', '[["a", 0], [1, 0]]':
             path.with_name(f"{path.name}.superseded.json").write_text(spoilt)
             assert len(other.latest()) == 4
+        assert merge(path.with_name("out.jsonl"), [path]).copied == 4
         store.supersede({(entry.job, entry.sample) for entry in store.select()})
         assert len(other.latest()) == 4
         assert not [*path.parent.glob("*superseded*")]
