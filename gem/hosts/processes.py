@@ -14,6 +14,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
+import struct
 import sys
 import threading
 import traceback
@@ -21,6 +23,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
@@ -60,6 +63,7 @@ _REMOVE = ""
 
 _SPAWN = multiprocessing.get_context("spawn")
 _NEVER = float("inf")
+_LONGEST = 0x7FFFFFFF  # the most bytes of a message with a short header
 
 
 class Processes(Host):
@@ -161,7 +165,7 @@ class Processes(Host):
             waited: dict[Any, _Worker] = {}
             for worker in self._workers:
                 if worker.in_flight:
-                    waited[worker.pipe] = waited[worker.process.sentinel] = worker
+                    waited[worker.pipe] = waited[worker.exit_end] = worker
             wake = min(until, min(worker.deadline(self.call_s) for worker in waited.values()))
             there = wait(list(waited), None if wake == _NEVER else max(0.0, wake - perf_counter()))
             for worker in dict.fromkeys(waited[end] for end in there):
@@ -184,7 +188,7 @@ class Processes(Host):
         with suppress(EOFError, OSError):
             message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
         if message is None:
-            worker.process.join(CLOSE_S)
+            worker.join(CLOSE_S)
             if worker.process.exitcode == UNGUARDED:
                 self._workers.remove(worker)
                 worker.kill()
@@ -257,6 +261,8 @@ class _Worker:
             if safe is None:
                 del os.environ[SAFE_PATH]
             theirs.close()
+        self.exit_end = _open_exit_end(self.process)
+        self._outbox = _Outbox(self.pipe)
         self.in_flight: set[int] = set()
         self._started = perf_counter()
         # when its calls in flight started, or it last sent outcomes; its first message says that it runs
@@ -276,14 +282,74 @@ class _Worker:
             self.heard = perf_counter()
         self.in_flight.update(indices)
         with suppress(OSError):  # it is dead: these calls return WorkerDied
-            self.pipe.send_bytes(message)
+            self._outbox.send(message)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the end of the process."""
+        wait([self.exit_end], timeout)
 
     def kill(self) -> None:
         if self.process.is_alive():
             self.process.kill()
         self.process.join()
+        if self.exit_end != self.process.sentinel:
+            os.close(self.exit_end)
         self.process.close()
+        self._outbox.close()
         self.pipe.close()
+
+
+class _Outbox:
+    """Sends to a worker without waiting for it: what the pipe does not take at once, a thread sends.
+
+    A worker does not read while an environment computes without releasing the GIL, as a regular expression
+    does. The caller has to see when that call is overdue.
+    """
+
+    def __init__(self, pipe: Connection[Any, Any]) -> None:
+        self._socket = socket.socket(fileno=pipe.fileno())
+        self._socket.setblocking(True)  # whatever socket.setdefaulttimeout says
+        self._rest: SimpleQueue[memoryview | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def send(self, message: bytes) -> None:
+        """Send a message in the form that Connection.recv_bytes reads."""
+        size = len(message)
+        header = struct.pack("!i", size) if size <= _LONGEST else struct.pack("!iQ", -1, size)
+        data = memoryview(header + message)
+        if self._thread is None:
+            with suppress(BlockingIOError):
+                data = data[self._socket.send(data, socket.MSG_DONTWAIT) :]
+            if not data:
+                return
+            self._thread = threading.Thread(target=self._send_rest, name="gem-outbox", daemon=True)
+            self._thread.start()
+        self._rest.put(data)
+
+    def _send_rest(self) -> None:
+        with suppress(OSError):  # the worker is dead, or this side is closed
+            while (data := self._rest.get()) is not None:
+                self._socket.sendall(data)
+
+    def close(self) -> None:
+        """End the thread; the pipe stays the caller's to close."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread where it still sends
+        self._rest.put(None)
+        if self._thread is not None:
+            self._thread.join()
+        self._socket.detach()
+
+
+def _open_exit_end(process: SpawnProcess) -> int:
+    """Return a file descriptor that can be read when a process has ended.
+
+    Its sentinel is a pipe, which stays open as long as any program that an environment started.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):  # a kernel without it
+            return os.pidfd_open(process.pid or 0)
+    return process.sentinel
 
 
 def _check_main() -> None:
@@ -300,7 +366,7 @@ def _end(workers: Sequence[_Worker]) -> None:
         worker.send(b"", ())
     until = perf_counter() + CLOSE_S
     for worker in workers:
-        worker.process.join(max(0.0, until - perf_counter()))
+        worker.join(max(0.0, until - perf_counter()))
         worker.kill()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -126,6 +127,22 @@ class Parental(Scripted):
         forked = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
         info = {"program": ran.stdout.strip(), "spawned": child.exitcode, "forked": forked}
         return Step("", 0.0, True, False, info)
+
+
+class Survived(Scripted):
+    """Starts a program and dies, or computes without releasing the GIL."""
+
+    def __init__(self, pid_file: str) -> None:
+        super().__init__()
+        self.pid_file = pid_file
+
+    def step(self, action: str) -> Step:
+        if action == "compute":
+            re.match(r"(a+)+$", "a" * 60 + "b")
+        program = [sys.executable, "-c", "import signal; signal.pause()"]
+        child = subprocess.Popen(program, close_fds=False)  # keeps every pipe of this process open
+        Path(self.pid_file).write_text(str(child.pid))
+        os._exit(3)
 
 
 class Unloadable:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
-from host_envs import Leaving, Looping, Odd, Parental, Rendezvous, Scripted, Unloadable
+from host_envs import Leaving, Looping, Odd, Parental, Rendezvous, Scripted, Survived, Unloadable
 from waiting import until
 
 import gem
@@ -442,6 +442,33 @@ def test_a_killed_worker_is_replaced_and_all_its_episodes_are_reported() -> None
         assert [i for i in (1, 2, 3) if outcomes[i].error] == [2]
         assert call(host, 2, "reset", (2,)).obs == Scripted().reset(2).obs
         assert call(host, 0, "reset", (0,)).obs == Scripted().reset(0).obs
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the pipes of a process say that it ended")
+def test_a_death_is_noticed_while_a_program_of_the_environment_lives(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    with filled(Processes(call_s=DEADLINE_S), [partial(Survived, str(pid_file))]) as host:
+        call(host, 0, "reset", (1,))
+        host.submit(0, "step", ("x",))
+        (outcome,) = host.ready()
+        try:
+            assert alive(int(pid_file.read_text()))
+            assert "died (exit code 3)" in str(outcome.error)
+        finally:
+            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+
+
+def test_large_messages_to_a_worker_that_does_not_read_are_given_up_as_others(tmp_path: Path) -> None:
+    recipes = [partial(Survived, str(tmp_path / "pid")), Scripted]
+    with filled(Processes(call_s=DEADLINE_S, workers=1), recipes) as host:
+        for index in (0, 1):
+            call(host, index, "reset", (1,))
+        host.call_s = 0.1
+        host.submit(0, "step", ("compute",))
+        host.submit(1, "step", ("x" * 10_000_000,))
+        assert all(isinstance(each.error, WorkerDied) for each in collect(host, 2).values())
+        host.call_s = DEADLINE_S
+        assert call(host, 1, "reset", (1,)).obs == Scripted().reset(1).obs
 
 
 def test_a_reset_after_a_death_just_begins_anew() -> None:

@@ -160,7 +160,7 @@ def test_workers_are_waited_for_until_time_is_up_or_a_message_is_overdue(
     host, waits = Processes(call_s=5.0), list[float]()
     worker = object.__new__(processes._Worker)
     worker.envs, worker.in_flight, worker.alone = {0}, {0}, False
-    worker.process, worker.pipe = SimpleNamespace(sentinel=1), "pipe"  # type: ignore[assignment]
+    worker.exit_end, worker.pipe = 1, "pipe"  # type: ignore[assignment]
     worker._started, worker.heard = clock.now, clock.now if runs else float("inf")
     host._workers = [worker]
 
