@@ -595,7 +595,7 @@ class _SuiteRun:
             takes = f"it takes {' and '.join(REFERENCES)}, and {' and '.join(lacking)} cannot play here"
             notes.append(f"no normalised return: {takes}")
         notes += [f"{part} is missing {why}" for part, why in result.gaps.items()]
-        result = replace(result, env=tasks.label)
+        result = replace(result, env=tasks.label, reward=None if result.constant_return else result.reward)
         return Scored(entry, result, note="; ".join(notes), normalised=_normalise(result, [*scale.values()]))
 
     def _evaluate(self, tasks: _Tasks, name: str, stop: Stopping | None) -> EnvResult:

@@ -50,8 +50,9 @@ class EnvResult:
     where one was lost and the limit is unknown.
     `errors` counts the failures by boundary and type; `first_error` is the message of the first one. `seats`
     has the figures of each seat of a multi-agent environment. If one `seat` is measured, success, reward and
-    turns are of this seat; else `reward` is the mean over the seats, and None where that is the same in every
-    episode, as where one seat wins what the others lose. `agent` is the name of the agent, from the episodes.
+    turns are of this seat; else `reward` is the mean over the seats. `constant_return`: that mean is the same
+    in every episode, as where one seat wins what the others lose; play_suite() then gives none. `agent` is
+    the name of the agent, from the episodes.
 
     `unplayed` jobs were not started, because the budget was used up; the figures are from the others, and the
     coverage shows it. If each task has several `samples`, `passes` has ``pass@1`` to ``pass@k`` (one of k
@@ -103,6 +104,7 @@ class EnvResult:
     unclear: int = 0
     tasks: int = 0
     seat: str = ""
+    constant_return: bool = False
 
     @property
     def coverage(self) -> float:
@@ -274,7 +276,7 @@ def summarise(
         scored=len(scored),
         success=rate(won, with_success) if with_success else None,
         at_least=sum(won) / (len(won) + unknown) if with_success else None,
-        reward=mean_return(earned, scored) if scored and not _is_constant(earned, scored, seat) else None,
+        reward=mean_return(earned, scored) if scored else None,
         turns=sum(_count_turns(each, seat) for each in scored) / len(scored) if scored else None,
         turns_to_success=mean(needed, with_success) if known else None,
         cancelled=sum(episode.error is None and not episode.scored for episode in episodes),
@@ -301,6 +303,7 @@ def summarise(
         unclear=unclear,
         tasks=-(-(len(episodes) + unplayed) // samples) if samples > 1 else 0,
         seat=seat or "",
+        constant_return=_is_constant(earned, scored, seat),
     )
 
 

@@ -215,13 +215,14 @@ def game(x, o):
 def test_each_seat_has_figures_of_its_own():
     result = summarise("test:X", [game(StopReason.SOLVED, StopReason.FAILED)] * 3)
     assert result.success is None  # the seats fared differently
-    assert (result.reward, result.turns) == (None, 3)  # 0.5 in every episode, whatever the seats do
+    assert (result.reward.mean, result.turns) == (0.5, 3)
+    assert result.constant_return  # 0.5 in every episode, whatever the seats do
     x, o = result.seats["x"], result.seats["o"]
     assert (x.success.mean, x.reward.mean, x.turns) == (1.0, 2.0, 2)
     assert (o.success.mean, o.reward.mean, o.turns) == (0.0, -1.0, 1)
     both = summarise("test:X", [game(StopReason.SOLVED, StopReason.SOLVED)] * 3)
     assert both.success.mean == 1.0
-    assert both.reward.mean == 0.5
+    assert (both.reward.mean, both.constant_return) == (0.5, False)
     assert summarise("test:X", [played(StopReason.SOLVED)]).seats == {}
 
 
