@@ -174,7 +174,16 @@ def test_a_result_says_who_played():
 
 def test_a_result_of_an_earlier_version_is_read():
     stored = evaluate(RandomAgent(), ID, episodes=5).to_json()
-    for name in ("at_most", "no_verdict", "agent", "boundaries"):
+    for name in (
+        "at_most",
+        "no_verdict",
+        "agent",
+        "boundaries",
+        "unclear",
+        "tasks",
+        "seat",
+        "constant_return",
+    ):
         del stored[name]
     found = EnvResult.from_json(stored)
     assert (found.at_most, found.no_verdict, found.agent) == (None, None, "")
