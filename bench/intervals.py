@@ -16,6 +16,9 @@ the default is the first:
   have the rate `rate`, the others `other`.
 - suites: of the mean over environments, the rate and the difference of two equal agents. Those
   of a `group` are prompts of the same tasks, at which each agent has its own rate on each task.
+- power: how often `compare` shows the smallest difference that `gem-gym power` names for a planned `rate`, to
+  one on the side of 50%; it names it for 80%. NaN where it names none. Of several samples a task, half of the
+  variance is between tasks, and `alike` is 0.5.
 - sequences: how often a `ConfidenceSequence` is right at every moment up to the last, compared with a Wilson
   interval that is checked after each task.
 """
@@ -31,6 +34,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bench.common import choose_size, parse_args, table, write_json
+from gem.evals.power import floors, plan_noise
 from gem.statistics import (
     ConfidenceSequence,
     Interval,
@@ -45,6 +49,7 @@ from gem.statistics import (
     pass_at_k,
     return_interval,
     score_difference,
+    sign_flips,
     wilson,
 )
 
@@ -171,6 +176,39 @@ def returns(trials: int) -> list[dict[str, float]]:
         }
         rows.append({**row, "wrong": wrong / trials, "t_wrong": t_wrong / trials})
     _shown("returns", trials, rows)
+    return rows
+
+
+def power(trials: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(7)
+    rows = []
+    for tasks, size, rate in itertools.product((5, 6, 10, 20, 50, 200), (1, 4), (0.5, 0.7, 0.9)):
+        # One sample a task: the worst case is that it is all noise within the tasks.
+        within = None if size == 1 else rate * (1 - rate) / 2
+        floor = floors([plan_noise(rate, within)], tasks=tasks, samples=size)[0]
+        least = floor.paired if floor.paired is not None and floor.paired < 1 else math.nan
+        shown = 0
+        for _ in range(trials if least == least else 0):
+            own = [np.full(tasks, each) for each in (rate, rate - least)]
+            if size > 1:
+                both = rng.random(tasks) < 0.5  # half of the tasks are alike for both: a correlation of 0.5
+                ranks = rng.random((2, tasks))
+                ranks[1] = np.where(both, ranks[0], ranks[1])
+                # A task has one of two rates, around the mean.
+                own = [
+                    np.clip(each[0] + np.where(rank < each[0], 1 - each[0], -each[0]) * math.sqrt(0.5), 0, 1)
+                    for each, rank in zip(own, ranks, strict=True)
+                ]
+            first, second = (rng.binomial(1, np.repeat(each, size)).reshape(tasks, size) for each in own)
+            lost, won = (first > second).sum(1), (second > first).sum(1)
+            difference = score_difference(lost.tolist(), won.tolist(), [size] * tasks)
+            p = sign_flips((won - lost).tolist())
+            shown += p < 0.05 and not difference.low <= 0 <= difference.high
+        row = {"tasks": tasks, "size": size, "rate": rate, "smallest": least}
+        rows.append({**row, "power": shown / trials if least == least else math.nan})
+    table(f"power, {trials} samples of each", list(rows[0]), [list(row.values()) for row in rows])
+    known = [row["power"] for row in rows if not math.isnan(row["power"])]
+    print(f"power: {len(known)} of {len(rows)} have one; it is shown in {min(known):.0%} to {max(known):.0%}")
     return rows
 
 
@@ -305,6 +343,7 @@ TABLES = {
     "passes": passes,
     "differences": differences,
     "returns": returns,
+    "power": power,
     "overall": overall,
     "suites": suites,
     "sequences": sequences,

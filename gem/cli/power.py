@@ -17,7 +17,7 @@ from gem.content import printable
 from gem.errors import BadArgument
 from gem.evals import read_run
 from gem.evals.outcomes import Metric, check_returns
-from gem.evals.power import Floor, Suite, floors, plan_noise, suites
+from gem.evals.power import Floor, Suite, find_left_out, floors, plan_noise, suites
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Factors of the number of tasks; the table has a row for each."""
@@ -43,6 +43,8 @@ def power(
     for two agents on the same tasks. With two runs, the noise of their differences is measured. `all` is the
     mean over several environments.
 
+    Success is compared with McNemar's exact test, as by `gem-gym compare`. The noise is that of the rate and
+    of one on the side of 50% by that difference: a rate on the other side has less noise, but less room too.
     The sign `-` means that so few tasks can detect no difference at all.
 
     If each task was sampled once, `between` and `within` cannot be separated, and the worst split is assumed.
@@ -74,6 +76,9 @@ def power(
             for warning in means:
                 print(printable(f"warning: {warning}"), file=sys.stderr)
             known = suites([each.outcomes for each in runs], metric)
+            for env in find_left_out([each.outcomes for each in runs], known):
+                why = f"fewer than two tasks with a {metric}" + " in both runs" * (len(runs) > 1)
+                print(printable(f"warning: {env} is left out, also of `all`: {why}."), file=sys.stderr)
         except BadArgument as error:
             raise BadArgument(f"{', '.join(map(str, run))}: {error}") from error
     elif rate is None or tasks is None:
@@ -99,7 +104,8 @@ def power(
         _show_noise(known, metric)
     if any(own.within is None for suite in known for own in suite.own):
         print("The variance between and within tasks is not known separately: the worst case is assumed.\n")
-    print(f"the smallest difference{', in percentage points' if metric == 'success' else ''}:\n")
+    side = ", to a rate on the side of 50%" if len(run) < 2 else ""
+    print(f"the smallest difference{f', in percentage points{side}' if metric == 'success' else ''}:\n")
     rows = [_cells(each, metric) for each in smallest]
     table("env", "tasks", "samples", "standard error", "unpaired", "paired", rows=rows)
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import NormalDist
 from typing import Any, Literal
 
 from gem.errors import BadArgument, check_argument
@@ -31,15 +30,14 @@ from gem.statistics import (
     return_interval,
     score_difference,
     sign_flips,
+    smallest_rate_difference,
+    student_t,
 )
 from gem.statistics.combining import count_clusters
-from gem.statistics.intervals import normal_quantile
-from gem.statistics.power import POWER
+from gem.statistics.power import POWER, count_pairs
 
 MIN_COVERAGE = 0.95
 """Share of pairs with both verdicts that a headline needs."""
-
-Z_POWER = NormalDist().inv_cdf(POWER)
 
 ALL = "all"
 """The name of the row over environments."""
@@ -57,7 +55,8 @@ class Paired:
     bootstrap interval. Only A won `lost` pairs, only B won `won` pairs. `p` is the p-value of no difference,
     `corrected` is corrected for the number of environments. `at_least` and `at_most` are the bounds of the
     difference of success, with all missing verdicts counted for A or for B. `smallest` is the smallest
-    difference that this number of tasks would show with a power of 80%.
+    difference that this number of tasks would show with a power of 80%, where p is below the corrected level;
+    None if none could be shown.
 
     `better` is the better run, if that is shown; `headline` is the result in words. If coverage is too low,
     there is no headline, and `withheld` has the reason.
@@ -184,7 +183,7 @@ def compare(
         if not all(env in each for each in envs):
             continue
         samples = [{_key(o): o for o in run if o.env == env} for run in (a, b)]
-        rows.append(_row(env, samples[0], samples[1], metric, level))
+        rows.append(_row(env, samples[0], samples[1], metric, level, len(envs[0] & envs[1])))
         changes += _changes(samples[0], samples[1], metric)
         warnings += [f"{env}: {each}" for each in _unfair(rows[-1])]
     if not {_key(one) for one in a} & {_key(other) for other in b}:
@@ -214,8 +213,13 @@ def _key(outcome: Outcome) -> Key:
     return outcome.task, outcome.sample, outcome.repeat
 
 
-def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric, level: float) -> Paired:
-    """Return the figures of an environment, without a headline, which depends on all environments."""
+def _row(
+    env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric, level: float, tests: int
+) -> Paired:
+    """Return the figures of an environment, without a headline, which depends on all environments.
+
+    `tests`: the number of environments, for which p is corrected.
+    """
     keys = dict.fromkeys((*a, *b))
     pairs: list[tuple[str, float, float]] = []
     low = high = 0.0
@@ -260,9 +264,16 @@ def _row(env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric,
         if difference.low == difference.high and difference.mean and p >= 1 - level:
             difference = difference._replace(low=-math.inf, high=math.inf)  # so few equal ones are chance
     row = replace(row, a=return_interval(first, tasks, level), b=return_interval(second, tasks, level), p=p)
-    smallest = _smallest(difference, metric, level)
+    smallest = _smallest(difference, metric, level, tests)
     if metric == "return" and first == second:
         smallest = 0.0
+    elif {*first, *second} <= {0, 1} and smallest is not None:
+        changes = paired_difference(first, second, tasks, level)
+        one = math.fsum((b - a - changes.mean) ** 2 for a, b in zip(first, second, strict=True)) / row.pairs
+        error = (changes.high - changes.mean) / student_t.quantile((1 + level) / 2, row.tasks - 1)
+        worth = row.tasks if row.pairs == row.tasks else count_pairs(one, error**2, row.tasks, level)
+        smallest = smallest_rate_difference(one, worth, 1 - (1 - level) / tests)
+        smallest = smallest if smallest <= 1 else None
     return replace(row, difference=difference, bootstrap=bootstrap, smallest=smallest)
 
 
@@ -275,11 +286,17 @@ def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> It
             yield Change(one.env, one.seed, one.sample, first, second, one.episode, other.episode)
 
 
-def _smallest(difference: Interval, metric: Metric, level: float) -> float | None:
-    """Return the difference that would be shown with a power of 80%; None if none could be."""
-    if 2.0 ** (1 - difference.clusters) >= 1 - level:  # p if all tasks differ the same way
+def _smallest(difference: Interval, metric: Metric, level: float, tests: int = 1) -> float | None:
+    """Return the difference that would be shown with a power of 80%; None if none could be.
+
+    It follows from the width of the interval, and from the level that p needs to be corrected for `tests`.
+    """
+    alpha = (1 - level) / tests
+    if 2.0 ** (1 - difference.clusters) >= alpha:  # p if all tasks differ the same way
         return None
-    smallest = (difference.high - difference.low) / 2 * (1 + Z_POWER / normal_quantile(level))
+    df = difference.clusters - 1
+    asked, given = (student_t.quantile(1 - each / 2, df) for each in (alpha, 1 - level))
+    smallest = (difference.high - difference.low) / 2 * (asked + student_t.quantile(POWER, df)) / given
     return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gem.errors import BadArgument, check_argument, check_least
 from gem.evals.outcomes import Metric, Outcome, advise_on_seats, group_environments, share_names
-from gem.statistics import Noise, noise, noise_of_rate, smallest_difference
+from gem.statistics import Noise, noise, noise_of_rate, smallest_difference, smallest_rate_difference
 from gem.statistics.combining import count_clusters
 from gem.statistics.intervals import members_of
+from gem.statistics.power import LARGEST, count_pairs, find_smallest
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Suite:
     mean per task) are the observed numbers; `scored` of `total` samples have a verdict, by both agents if
     there are two. If the split of the noise into between and within tasks is unknown, the worst split is
     assumed. Environments of one `group` share tasks; None: it shares
-    none.
+    none. `of_rates`: the figures are rates of success.
     """
 
     env: str
@@ -33,6 +34,7 @@ class Suite:
     own: tuple[Noise, ...]
     difference: Noise | None = None
     group: int | None = None
+    of_rates: bool = False
 
     def alone(self, tasks: int, samples: int) -> float:
         """Return the variance of a figure, for the agent with more noise."""
@@ -51,6 +53,35 @@ class Suite:
         if self.difference is not None:
             return _variance(self.difference, tasks, samples)
         return 2 * _variance(self.own[0], tasks, samples, alike)
+
+    def split(self, share: float) -> Suite:
+        """Return it with this share of the noise between tasks, where the split is unknown."""
+
+        def split(of: Noise) -> Noise:
+            if of.within is not None:
+                return of
+            return of._replace(between=share * of.between, within=(1 - share) * of.between)
+
+        own = tuple(map(split, self.own))
+        return replace(self, own=own, difference=self.difference and split(self.difference))
+
+    def scale(self, difference: float) -> float:
+        """Return by how much noise changes if one of two rates is on the side of 1/2, by a difference.
+
+        For figures that are no rates, and two runs, it is as observed.
+        """
+        own = self.own[0]
+        variance = own.between + (own.within or 0.0)
+        if not self.of_rates or len(self.own) > 1 or not variance:
+            return 1.0
+        other = own.mean + (difference if own.mean < 0.5 else -difference)
+        return (variance + other * (1 - other)) / (2 * variance)
+
+    @property
+    def most(self) -> float:
+        """The largest difference that is possible; infinite for figures that are no rates."""
+        rate = self.own[0].mean
+        return math.inf if not self.of_rates else 1.0 if len(self.own) > 1 else max(rate, 1 - rate)
 
 
 def _variance(of: Noise, tasks: int, samples: int, alike: float = 0.0) -> float:
@@ -109,6 +140,7 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
                 total=len(by_sample),
                 own=own,
                 difference=between_them,
+                of_rates=metric == "success",
             )
         )
     groups = group_environments(runs[0], [suite.env for suite in suites])
@@ -122,6 +154,13 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
             f"{advice if seats else RETURNS[metric]}"
         )
     return suites
+
+
+def find_left_out(runs: Sequence[Sequence[Outcome]], known: Sequence[Suite]) -> list[str]:
+    """Return the environments of the runs that have no known noise; see suites()."""
+    runs = [runs[0], *(share_names(runs[0], run) for run in runs[1:])]
+    here = {suite.env for suite in known}
+    return [env for env in dict.fromkeys(o.env for run in runs for o in run) if env not in here]
 
 
 def _plus_four(rate: float, tasks: int) -> float:
@@ -156,7 +195,8 @@ def plan_noise(rate: float, within: float | None = None) -> Suite:
     """
     check_argument("rate", rate, 0 < rate < 1, "between 0 and 1, where success varies")
     own = noise_of_rate(rate, within or 0.0)
-    return Suite("plan", 0, 0, 0, 0, (own if within is not None else own._replace(within=None),))
+    own = own if within is not None else own._replace(within=None)
+    return Suite("plan", 0, 0, 0, 0, (own,), of_rates=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,26 +242,13 @@ def floors(
     for name, value, least in (("tasks", tasks, 2), ("samples", samples, 1)):
         check_least(name, value, least)
     floors: list[Floor] = []
-    for suite in known:
+    for members in ([suite] for suite in known):
         for scale in scales:
-            n, k = _size(suite, scale, tasks, samples)
-            variances = suite.alone(n, k), suite.unpaired_variance(n, k), suite.paired_variance(n, k, alike)
-            floors.append(_floor(suite.env, n, k, variances, level, power))
+            sizes = [_size(suite, scale, tasks, samples) for suite in members]
+            floors.append(_floor(members[0].env, members, sizes, alike, level, power))
     for scale in scales if len(known) > 1 else ():
         sizes = [_size(suite, scale, tasks, samples) for suite in known]
-        each = [
-            (suite.alone(n, k), suite.unpaired_variance(n, k), suite.paired_variance(n, k, alike))
-            for suite, (n, k) in zip(known, sizes, strict=True)
-        ]
-        groups = [suite.env if suite.group is None else suite.group for suite in known]
-        # Errors on the same tasks do not cancel; see `combined`.
-        means = [
-            math.fsum(math.fsum(own) ** 2 for own in members_of([*map(math.sqrt, column)], groups))
-            / len(known) ** 2
-            for column in zip(*each, strict=True)
-        ]
-        independent = count_clusters([n for n, _ in sizes], groups)
-        floors.append(_floor("all", independent, max(k for _, k in sizes), means, level, power))
+        floors.append(_floor("all", known, sizes, alike, level, power))
     return floors
 
 
@@ -230,14 +257,60 @@ def _size(suite: Suite, scale: float, tasks: int | None, samples: int | None) ->
 
 
 def _floor(
-    env: str, tasks: int, samples: int, variances: Sequence[float], level: float, power: float
+    env: str,
+    known: Sequence[Suite],
+    sizes: Sequence[tuple[int, int]],
+    alike: float,
+    level: float,
+    power: float,
 ) -> Floor:
-    alone, unpaired, paired = variances
+    """Return the noise floor of the mean over environments, with a number of tasks and samples for each."""
+    groups = [suite.env if suite.group is None else suite.group for suite in known]
+    tasks = count_clusters([n for n, _ in sizes], groups)
+    most = min(math.fsum(suite.most for suite in known) / len(known), LARGEST)
+
+    def mean(variances: Iterable[float]) -> float:
+        # Errors on the same tasks do not cancel; see `combined`.
+        own = members_of([math.sqrt(each) / len(known) for each in variances], groups)
+        return math.fsum(math.fsum(each) ** 2 for each in own)
+
+    def paired_variance(difference: float) -> float:
+        return mean(
+            suite.paired_variance(n, k, alike) * suite.scale(difference)
+            for suite, (n, k) in zip(known, sizes, strict=True)
+        )
+
+    def unpaired_variance(difference: float) -> float:
+        return mean(
+            suite.unpaired_variance(n, k) * suite.scale(difference)
+            for suite, (n, k) in zip(known, sizes, strict=True)
+        )
+
+    def find(variance: Callable[[float], float], paired: bool) -> float:
+        if not known[0].of_rates:
+            return smallest_difference(variance(0.0), tasks, level, power, paired=paired)
+        if paired and 2.0 ** (1 - tasks) >= 1 - level:  # p if all tasks differ the same way
+            return math.inf
+        return find_smallest(
+            lambda d: d >= smallest_difference(variance(d), tasks, level, power, paired=paired), most
+        )
+
+    paired = find(paired_variance, True)
+    if known[0].of_rates and len(known) == 1 and paired < math.inf:
+        splits = (known[0].split(share) for share in (0.0, 1.0))
+        paired = max(_paired_rate(each, *sizes[0], alike, level, power) for each in splits)
     return Floor(
         env,
         tasks,
-        samples,
-        math.sqrt(alone) or None,
-        smallest_difference(unpaired, tasks, level, power, paired=False) or None,
-        smallest_difference(paired, tasks, level, power) or None,
+        max(k for _, k in sizes),
+        math.sqrt(mean(suite.alone(n, k) for suite, (n, k) in zip(known, sizes, strict=True))) or None,
+        find(unpaired_variance, False) or None,
+        paired or None,
     )
+
+
+def _paired_rate(suite: Suite, tasks: int, samples: int, alike: float, level: float, power: float) -> float:
+    """Return the smallest difference of two rates that McNemar's test would show."""
+    one, mean = suite.paired_variance(1, 1, alike), suite.paired_variance(tasks, samples, alike)
+    pairs = tasks if samples == 1 else count_pairs(one, mean, tasks, level, power)
+    return smallest_rate_difference(lambda d: one * suite.scale(d), pairs, level, power, suite.most)

@@ -26,7 +26,7 @@ from gem.statistics.paired import (
     sign_flips,
 )
 from gem.statistics.passes import pass_at_k, pass_hat_k
-from gem.statistics.power import Noise, noise, noise_of_rate, smallest_difference
+from gem.statistics.power import Noise, noise, noise_of_rate, smallest_difference, smallest_rate_difference
 from gem.statistics.ratios import ratio_interval
 from gem.statistics.sequential import ConfidenceSequence
 from gem.statistics.trend import mann_kendall, moving_average
@@ -62,6 +62,7 @@ __all__ = [
     "sign_flip_p",
     "sign_flips",
     "smallest_difference",
+    "smallest_rate_difference",
     "stratified_interval",
     "surely_below",
     "wilson",

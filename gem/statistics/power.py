@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 from gem.errors import BadArgument, check_argument
@@ -15,6 +16,9 @@ POWER = 0.8
 
 LARGEST = 1e150
 """The square of a larger value overflows."""
+
+MANY = 400
+"""From this expected number of differing pairs on, the power of McNemar's test is that of its normal form."""
 
 
 class Noise(NamedTuple):
@@ -129,3 +133,110 @@ def smallest_difference(
         return math.inf
     quantiles = student_t.quantile((1 + level) / 2, df) + student_t.quantile(power, df)
     return quantiles * math.sqrt(variance)
+
+
+def find_smallest(is_shown: Callable[[float], bool], most: float = 1.0) -> float:
+    """Return the smallest difference up to `most` that is shown, to 0.0001; infinite if `most` is not.
+
+    `is_shown` must hold for all larger differences too.
+    """
+    low, high = 0.0, most
+    if not is_shown(most):
+        return math.inf
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_shown(middle) else (middle, high)
+    return high
+
+
+def smallest_rate_difference(
+    variance: float | Callable[[float], float],
+    tasks: int,
+    level: float = 0.95,
+    power: float = POWER,
+    most: float = 1.0,
+) -> float:
+    """Return the smallest difference of two rates that McNemar's exact test shows with probability `power`.
+
+    It is for two agents that play the same tasks once each. Of a difference d with variance v of one task's
+    difference, a share of ``v + d^2`` of the pairs differs, and at least d. See mcnemar_power().
+
+    Args:
+        variance: the variance of one task's difference (-1, 0 or 1); or that at a difference.
+        tasks: the number of tasks.
+        level: 1 minus the p-value below which a difference is shown.
+        power: the probability to show it.
+        most: the largest difference that is possible.
+
+    Raises:
+        BadArgument: for an invalid level or power.
+    """
+    check_level(level)
+    check_argument("power", power, 0 < power < 1, "between 0 and 1, such as 0.8")
+
+    def is_shown(difference: float) -> bool:
+        own = variance(difference) if callable(variance) else variance
+        return mcnemar_power(tasks, difference, max(difference, own + difference**2), 1 - level) >= power
+
+    return find_smallest(is_shown, most)
+
+
+def count_pairs(one: float, mean: float, tasks: int, level: float = 0.95, power: float = POWER) -> int:
+    """Return how many independent pairs several samples of each of `tasks` tasks are worth.
+
+    It is the number at which a mean has the variance `mean`, where one pair has the variance `one`; less for
+    few tasks, from which the variance is poorly known: by the quantiles of Student's t and the normal ones.
+    """
+    if tasks < 2 or not one or not mean:
+        return tasks
+    normal = NormalDist().inv_cdf((1 + level) / 2) + NormalDist().inv_cdf(power)
+    few = student_t.quantile((1 + level) / 2, tasks - 1) + student_t.quantile(power, tasks - 1)
+    return int(one / mean * (normal / few) ** 2)
+
+
+def mcnemar_power(tasks: int, difference: float, differing: float, alpha: float) -> float:
+    """Return the probability that mcnemar() is below `alpha`, in the direction of the difference.
+
+    The number of pairs that differ is binomial, and of these the number that the better agent wins. Source:
+    Miettinen, Biometrics 24 (1968); the sum over both is exact. Where many pairs differ, it is the normal
+    form with a correction for continuity: Connor, Biometrics 43 (1987).
+
+    Args:
+        tasks: the number of pairs.
+        difference: the difference of the rates, from 0 to `differing`.
+        differing: the share of pairs that differ, at most 1.
+        alpha: the p-value below which a difference is shown.
+    """
+    differing = min(1.0, differing)
+    if differing <= 0 or tasks < 1:
+        return 0.0
+    if tasks * differing > MANY:
+        z = NormalDist().inv_cdf(1 - alpha / 2)
+        spread = math.sqrt(max(1e-12, tasks * (differing - difference**2)))
+        return NormalDist().cdf((tasks * difference - 1 - z * math.sqrt(tasks * differing)) / spread)
+    better = min(1.0, (differing + difference) / (2 * differing))
+    total = tail = fair_tail = 0.0
+    wins = 1  # the least that are significant; the tails are the probabilities of as many or more
+    for n in range(tasks + 1):
+        if n:
+            tail += better * _binomial(wins - 1, n - 1, better)
+            fair_tail += 0.5 * _binomial(wins - 1, n - 1, 0.5)
+        while 2 * fair_tail >= alpha:
+            fair_tail -= _binomial(wins, n, 0.5)
+            tail -= _binomial(wins, n, better)
+            wins += 1
+        share = _binomial(n, tasks, differing)
+        total += share * tail
+        if n > tasks * differing and share < 1e-9:
+            break
+    return min(1.0, max(0.0, total))
+
+
+def _binomial(count: int, n: int, rate: float) -> float:
+    """Return the probability of `count` successes in `n` trials."""
+    if not 0 <= count <= n:
+        return 0.0
+    if rate >= 1:
+        return float(count == n)
+    log = math.lgamma(n + 1) - math.lgamma(count + 1) - math.lgamma(n - count + 1)
+    return math.exp(log + count * math.log(rate) + (n - count) * math.log1p(-rate))

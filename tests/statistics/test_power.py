@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gem.errors import BadArgument
-from gem.statistics import Noise, mean_interval, noise, noise_of_rate, smallest_difference
+from gem.statistics import (
+    Noise,
+    mcnemar,
+    mean_interval,
+    noise,
+    noise_of_rate,
+    smallest_difference,
+    smallest_rate_difference,
+)
+from gem.statistics.power import MANY, count_pairs, mcnemar_power
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -120,3 +129,34 @@ def test_wrong_arguments_are_refused():
             smallest_difference(1.0, 10, **wrong)
     with pytest.raises(BadArgument, match="variance is -1"):
         smallest_difference(-1.0, 10)
+
+
+def test_the_power_of_mcnemars_test_is_the_sum_over_all_outcomes():
+    tasks, lost, won = 9, 0.1, 0.6
+    total = sum(
+        math.comb(tasks, a) * math.comb(tasks - a, b) * lost**a * won**b * (1 - lost - won) ** (tasks - a - b)
+        for a in range(tasks + 1)
+        for b in range(tasks + 1 - a)
+        if b > a and mcnemar(a, b) < 0.05
+    )
+    assert mcnemar_power(tasks, won - lost, won + lost, 0.05) == pytest.approx(total)
+    assert mcnemar_power(5, 1.0, 1.0, 0.05) == 0  # 2 * 0.5^5 is above 0.05
+    assert mcnemar_power(6, 1.0, 1.0, 0.05) == pytest.approx(1)
+    near, far = (mcnemar_power(tasks, 0.1, 0.4, 0.05) for tasks in (MANY * 10 // 4, MANY * 10 // 4 + 4))
+    assert near == pytest.approx(far, abs=0.01)  # where the normal form begins
+
+
+def test_the_smallest_difference_of_rates_has_the_power_that_it_is_for():
+    for tasks, variance in ((10, 0.0), (40, 0.3), (300, 0.1)):
+        least = smallest_rate_difference(variance, tasks)
+        share = max(least, variance + least**2)
+        assert mcnemar_power(tasks, least, share, 0.05) == pytest.approx(0.8, abs=0.01)
+    assert smallest_rate_difference(0.1, 5) == math.inf
+    assert smallest_rate_difference(0.3, 40, most=0.2) == math.inf
+    assert smallest_rate_difference(0.3, 40, power=0.9) > smallest_rate_difference(0.3, 40)
+
+
+def test_samples_of_a_task_are_worth_as_many_pairs_as_their_variance_says():
+    assert count_pairs(0.4, 0.001, 1000) == 399  # of many tasks
+    assert count_pairs(0.4, 0.02, 10) < 17  # 20, but for the few tasks
+    assert count_pairs(0.0, 0.0, 10) == 10
