@@ -7,6 +7,7 @@ the default is the first:
 
 - rates: `gem.statistics.clustered_rate` and the cluster-robust t-interval around the mean
   (`mean_interval`), cut to [0, 1].
+- singles: `wilson` of one sample a task: its exact coverage, the least at rates of 2 to 98%, and the mean.
 - passes: `pass_at_k`; `pass_hat_k` mirrors it.
 - differences: of two agents on the same tasks, `score_difference`, Student's t (`paired_difference`) and the
   bootstrap (`paired_bootstrap`). The second agent's rate of a task is `gain` of the way nearer to 1.
@@ -98,6 +99,31 @@ def rates(trials: int) -> list[dict[str, float]]:
     print(
         f"the t-interval in {len(t_low)}, {least:.1%} at worst; where both cover, {wider:.2f} times as wide"
     )
+    return rows
+
+
+def singles(trials: int) -> list[dict[str, float]]:
+    """Return exact figures, whatever the number of trials."""
+    rows = []
+    for tasks in CLUSTERS:
+        intervals = [wilson(won, tasks) for won in range(tasks + 1)]
+        found = {}
+        for rate in np.arange(20, 981, 4) / 1000:
+            shares = [
+                math.comb(tasks, won) * rate**won * (1 - rate) ** (tasks - won) for won in range(tasks + 1)
+            ]
+            held = [each.low <= rate <= each.high for each in intervals]
+            found[float(rate)] = float(np.dot(shares, held))
+        worst = min(found, key=lambda rate: found[rate])
+        rows.append(
+            {
+                "tasks": tasks,
+                "rate": worst,
+                "coverage": found[worst],
+                "mean": statistics.fmean(found.values()),
+            }
+        )
+    table("one sample a task, exactly", list(rows[0]), [list(row.values()) for row in rows])
     return rows
 
 
@@ -340,6 +366,7 @@ def coverage(intervals: Sequence[Interval], rate: float) -> float:
 
 TABLES = {
     "rates": rates,
+    "singles": singles,
     "passes": passes,
     "differences": differences,
     "returns": returns,
