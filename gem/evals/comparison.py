@@ -286,17 +286,18 @@ def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> It
             yield Change(one.env, one.seed, one.sample, first, second, one.episode, other.episode)
 
 
-def _smallest(difference: Interval, metric: Metric, level: float, tests: int = 1) -> float | None:
+def _smallest(difference: Interval, metric: Metric, level: float, tests: int = 0) -> float | None:
     """Return the difference that would be shown with a power of 80%; None if none could be.
 
-    It follows from the width of the interval, and from the level that p needs to be corrected for `tests`.
+    It follows from the width of the interval, and from the level that p needs to be corrected for `tests`; of
+    0 tests there is no p.
     """
-    alpha = (1 - level) / tests
-    if 2.0 ** (1 - difference.clusters) >= alpha:  # p if all tasks differ the same way
+    alpha, tasks = (1 - level) / max(1, tests), difference.clusters
+    if tasks < 2 or (tests and 2.0 ** (1 - tasks) >= alpha):  # p if all tasks differ the same way
         return None
-    df = difference.clusters - 1
-    asked, given = (student_t.quantile(1 - each / 2, df) for each in (alpha, 1 - level))
-    smallest = (difference.high - difference.low) / 2 * (asked + student_t.quantile(POWER, df)) / given
+    asked, given = (student_t.quantile(1 - each / 2, tasks - 1) for each in (alpha, 1 - level))
+    half = (difference.high - difference.low) / 2
+    smallest = half * (asked + student_t.quantile(POWER, tasks - 1)) / given
     return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
 
 

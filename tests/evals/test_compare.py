@@ -170,6 +170,13 @@ def test_prompts_of_the_same_rows_are_no_more_evidence_than_one_of_them():
     assert distinct.unpaired < own.unpaired / 2.5
 
 
+def test_over_environments_there_is_no_p_that_few_tasks_could_not_reach():
+    a, b = ([*lots(won, 3), *lots(3, 3, env="test:Y")] for won in (3, 2))
+    found = compare(a, b)
+    assert [row.smallest for row in found.rows] == [None, None]
+    assert 0.3 < found.overall.smallest < 1
+
+
 def test_environments_share_tasks_by_their_id_and_seed_or_their_rows(tmp_path):
     rows = {"data": "q.csv", "digest": "0" * 16}
     made = [
