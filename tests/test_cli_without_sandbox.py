@@ -94,7 +94,7 @@ def test_a_suite_is_played_without_what_runs_programs(capsys, tmp_path):
         for env in ("code:Basics-v0-easy", "game:GuessTheNumber-v0-easy")
     )
     file.write_text(f'name = "both"\n{entries}')
-    assert cli.main(["eval", str(file), "--agent", "solver"]) == 0
+    assert cli.main(["eval", str(file), "--agent", "solver"]) == 1  # one of the two is missing
     streams = capsys.readouterr()
     assert "code:Basics-v0-easy: not here: no sandbox works here" in streams.err + streams.out
     assert "100.0%" in streams.out

@@ -35,9 +35,7 @@ def carry_out(call: Call) -> Any:
     try:
         with OutsideLoop():
             return getattr(call.env, call.verb)(*call.args, **call.kwargs)
-    except (Exception, KeyboardInterrupt):
-        raise
-    except BaseException as error:
+    except (SystemExit, GeneratorExit, CancelledError) as error:  # all others say that somebody else ends it
         raise wrap_exception(error) from error
 
 
