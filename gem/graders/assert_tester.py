@@ -421,19 +421,19 @@ class Peer:
         try:
             kind, operation, value, changed, dropped, released, reads, text = json.loads(data)
             self._other_reads = reads is True
-            raw_value = value
             # In the order in which they were written: a value may bring a container that a change names.
             if kind == "ask":
                 value = [self.decode(each) for each in value]
             elif kind in ("value", "raised"):
                 value = self.decode(value)
+            ours = id(value) in self._own_numbers  # before numbers are released
             for number, items, more in changed:
                 self._refill(number, items, more)
             for number in dropped:
                 self._forget(number)
             for number in released:
                 self._own_numbers.pop(id(self.own.pop(number, None)), None)
-            if kind == "raised" and isinstance(value, BaseException) and "o" not in raw_value:
+            if kind == "raised" and isinstance(value, BaseException) and not ours:
                 self.note_error(value)
             self.receive_output(str(text))
         except Exception as error:
@@ -1762,8 +1762,9 @@ def _peer() -> Tester:
 
 
 def _words(error: BaseException) -> str:
+    """Return the message of an error as exact text: `str` may give a stand-in, whose slice is anything."""
     try:
-        return str(error)[:500]
+        return str.__str__(str(error))[:500]
     except BaseException:
         return ""
 

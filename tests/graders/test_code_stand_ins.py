@@ -261,3 +261,28 @@ def test_a_seed_of_the_tests_is_the_submissions_too(judge, module, source, seeds
 def test_a_seed_is_no_use_of_the_submission(judge):
     with pytest.raises(NoVerdict, match="without having used the submission"):
         judge("def f(x): return x", ["import random\nrandom.seed(3)\nfor x in ():\n    assert f(x) == x"])
+
+
+# -- what a submission says of its errors and results is text for the reason, never a way out of a verdict
+
+CHECK = "def check(candidate):\n    result = candidate(1)\n    assert result == 2, result\n"
+TEXT = "class Text(str):\n    def __getitem__(self, key): return {item}\n"
+ERROR = f"{TEXT}class Error(AssertionError):\n    def __str__(self): return Text('x')\ndef f(x):\n"
+STRAY = (
+    "    kind = type(isinstance.__self__)\n    old = kind.encode_object\n"
+    "    def encode_object(self, value, of, depth):\n        parts = old(self, value, of, depth)\n"
+    "        return {**parts, 'o': 0} if of is Error else parts\n    kind.encode_object = encode_object\n"
+)
+REASONS = {
+    "a result as the message": (
+        f"{TEXT.format(item=0)}    def __str__(self): return self\ndef f(x): return Text()",
+        "WA",
+    ),
+    "an error's text": (f"{ERROR.format(item=5)}    raise Error", "RE"),
+    "an error with a stray key": (f"{ERROR.format(item=5)}{STRAY}    raise Error", "RE"),
+}
+
+
+@pytest.mark.parametrize(("code", "wanted"), REASONS.values(), ids=REASONS)
+def test_the_text_of_a_submissions_error_is_no_way_out_of_a_verdict(judge, code, wanted):
+    assert judge(code, CHECK, {"entry_point": "f", "prompt": "Write f."}) == wanted
