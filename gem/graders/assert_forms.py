@@ -122,8 +122,18 @@ def _runner() -> str:
 
 
 def import_submission(code: str) -> tuple[str, frozenset[str]]:
-    """Return tests without ``from solution import ...``, which KodCode writes, and the names imported so."""
+    """Return tests without ``from solution import ...``, which KodCode writes, and the names imported so.
+
+    Raises:
+        BadArgument: for tests that import the module itself, which is nowhere.
+    """
     tree = parse_or_none(code)
+    imports = (node for node in (ast.walk(tree) if tree else ()) if isinstance(node, ast.Import))
+    if any(each.name.partition(".")[0] == "solution" for node in imports for each in node.names):
+        raise BadArgument(
+            f"the tests import the module solution, which is not there: {code!r:.200}. "
+            "Accepted: from solution import NAME, and the name without solution. before it."
+        )
     nodes = [
         node
         for node in (ast.walk(tree) if tree else ())
@@ -204,7 +214,12 @@ def _lacks(function: ast.AST, *classes: ast.ClassDef) -> list[str]:
     names = _parameters(function)
     if classes and not any(_name(each) == "staticmethod" for each in function.decorator_list):
         names = names[1:]
-    for node in (each for owner in (function, *classes) for each in owner.decorator_list):
+    decorators = [each for owner in (function, *classes) for each in owner.decorator_list]
+    names = names[sum(map(_gives_mock, decorators)) :]
+    for node in decorators:
+        if isinstance(node, ast.Call) and _name(node.func) == "given":  # hypothesis fills from the right
+            filled = {each.arg for each in node.keywords}
+            names = [name for name in names[: len(names) - len(node.args)] if name not in filled]
         if isinstance(node, ast.Call) and _name(node.func) == "parametrize":
             keywords = [each.value for each in node.keywords if each.arg == "argnames"]
             match [*node.args, *keywords]:
@@ -216,6 +231,16 @@ def _lacks(function: ast.AST, *classes: ast.ClassDef) -> list[str]:
                     return []
             names = [name for name in names if name not in given]
     return names
+
+
+def _gives_mock(decorator: ast.expr) -> bool:
+    """Return whether a decorator is a `patch` that gives the test its mock."""
+    match decorator:
+        case ast.Call(func=function, args=given, keywords=named):
+            of_object = _name(function) == "object" and _name(getattr(function, "value", None)) == "patch"
+            replaces = len(given) > 1 + of_object or any(each.arg == "new" for each in named)
+            return (_name(function) == "patch" or of_object) and not replaces
+    return False
 
 
 def _is_fixture(function: Function) -> bool:
@@ -344,8 +369,13 @@ def check_isolation(code: str, free: Iterable[str]) -> None:
     """
     tree = _join([code])
     logs = () if re.search("[lL]ogger", code) else ("assertLogs",)
+    if mock := _find_mock(tree):
+        raise BadArgument(
+            f"the tests look at {mock}, the mock of a patch that does not reach the submission's process: "
+            f'{code!r:.200}. Write "isolate": False in the row, or leave it out.'
+        )
     for node in ast.walk(tree):
-        inside: list[ast.expr] = []
+        waits, inside = "", list[ast.expr]()
         match node:
             case ast.Call(func=function) if _name(function) in _SKIPS:
                 given = [*node.args, *(each.value for each in node.keywords)]
@@ -354,20 +384,67 @@ def check_isolation(code: str, free: Iterable[str]) -> None:
                         f"with {_name(function)} the submission decides whether a test runs: {code!r:.200}. "
                         "Leave it out, or give it a condition that does not use the submission."
                     )
-            case ast.With(items=[ast.withitem(context_expr=ast.Call(func=function))], body=body):
-                inside = [each.func for line in body for each in ast.walk(line) if isinstance(each, ast.Call)]
-            case ast.Call(func=function, args=[_, call, *_]):
-                inside = [call]
-        theirs = [isinstance(each, ast.Name) and each.id in free for each in inside]
-        if theirs and all(theirs) and _name(function) in (*_WARNS, *logs):
+            case ast.With(items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=kept)]):
+                waits, name = _name(call.func), _name(kept)
+                calls = [each for line in node.body for each in ast.walk(line) if isinstance(each, ast.Call)]
+                if waits == "catch_warnings":  # else it silences them
+                    records = any(each.arg == "record" for each in call.keywords)
+                    waits = waits if records and any(_is_name(each, name) for each in ast.walk(tree)) else ""
+                    calls = [each for each in calls if not any(_is_name(x, name) for x in ast.walk(each))]
+                inside = [each.func for each in calls]
+            case ast.Call(func=function, args=[_, each, *_]):
+                waits, inside = _name(function), [each]
+        theirs = [each for each in inside if isinstance(each, ast.Name) and each.id in free]
+        if (
+            theirs
+            and all(each in theirs or _is_silent(each) for each in inside)
+            and waits in (*_WARNS, *logs)
+        ):
             raise BadArgument(
-                f"the tests wait with {_name(function)} for what stays in the submission's process: "
+                f"the tests wait with {waits} for what stays in the submission's process: "
                 f'{code!r:.200}. Write "isolate": False in the row, or leave it out.'
             )
 
 
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+
+
+def _is_silent(function: ast.expr) -> bool:
+    """Return whether a call of this warns of nothing: a builtin, unittest's asserts, a filter of warnings."""
+    name = _name(function)
+    builtin = isinstance(function, ast.Name) and name in dir(builtins)
+    return builtin or name.startswith("assert") or name in _FILTERS
+
+
+def _find_mock(tree: ast.Module) -> str:
+    """Return the mock of a `patch` by name that tests only look at or set up; empty if there is none."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        around: ast.AST = tree
+        if isinstance(node, Function):
+            patches = [each for each in node.decorator_list[::-1] if _gives_mock(each)]
+            given = [each.arg for each in node.args.args if each.arg != "self"]
+            pairs, around = zip(patches, given, strict=False), node
+            names = [name for patch, name in pairs if _is_patch(patch)]
+        elif isinstance(node, ast.With):
+            names = [_name(each.optional_vars) for each in node.items if _is_patch(each.context_expr)]
+        for name in names:
+            nodes = list(ast.walk(around))
+            uses = sum(_is_name(each, name) for each in nodes)
+            looks = sum(isinstance(each, ast.Attribute) and _is_name(each.value, name) for each in nodes)
+            if 0 < uses == looks:
+                return name
+    return ""
+
+
+def _is_patch(call: ast.expr) -> bool:
+    return isinstance(call, ast.Call) and _gives_mock(call) and _name(call.func) == "patch"
+
+
 _SKIPS = ("skipIf", "skipUnless", "skipif", "xfail")
-_WARNS = ("assertWarns", "assertWarnsRegex", "warns", "deprecated_call")
+_WARNS = ("assertWarns", "assertWarnsRegex", "warns", "deprecated_call", "catch_warnings")
+_FILTERS = ("simplefilter", "filterwarnings", "resetwarnings")
 
 
 def _check_calls(tree: ast.Module, running: Iterable[str], code: str) -> None:

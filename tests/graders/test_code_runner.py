@@ -94,6 +94,12 @@ class T(unittest.TestCase):
             {},
         ),
         (f"{PYTEST}{FUNCTIONS}\ndef test_no():\n    pytest.skip('no network')", {}),
+        (
+            "import os\nfrom unittest.mock import patch\n@patch('time.sleep')\nclass TestAdd:\n    @patch.object(os, 'sep', '/')\n"
+            "    @patch('time.time')\n    def test_add(self, clock, sleep):\n        assert add(1, 2) == 3\n"
+            "@patch('time.sleep')\ndef test_more(sleep):\n    assert add([1], [2]) == [1, 2]",
+            {},
+        ),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("isolate", [True, False])

@@ -179,6 +179,14 @@ def test_tests_that_call_only_builtins_are_refused_unless_the_row_says_which_is_
     assert read_tests(["assert globals()['f'](10, 15) == 6"]).imported == ()
 
 
+@pytest.mark.parametrize("line", ["import solution", "import os, solution as s", "import solution.sub"])
+def test_the_module_solution_itself_is_refused(line):
+    with pytest.raises(
+        BadArgument, match=r"import the module solution.* Accepted: from solution import NAME"
+    ):
+        read_tests(f"{line}\nassert solution.f(1) == 2")
+
+
 def test_the_module_solution_is_the_submission():
     raw = "\ufeff'é'; from solution import (a,\n  b as c); assert a(c)\r\nfrom solution import *\nassert d()"
     assert read_tests([raw[1:]]).inputs == ("'é'; c = b; assert a(c)\r\npass\nassert d()",)
@@ -261,6 +269,9 @@ def test_tests_that_are_no_python_are_refused_and_blame_no_submission(raw, row):
             "is async",
         ),
         ("class Test:\n    def test_add(self, capsys):\n        assert add(1, 2) == 3", "needs capsys"),
+        ("@patch('time.sleep')\ndef test_add(mock, capsys):\n    assert add(1, 2) == 3", "needs capsys"),
+        ("@patch('time.sleep', 3)\ndef test_add(mock):\n    assert add(1, 2) == 3", "needs mock"),
+        ("@given(integers())\ndef test_add(capsys, x):\n    assert add(x, 2) == 3", "needs capsys"),
         (
             f"{MARK}('a', [1], indirect=True)\ndef test_add(a):\n    assert add(a, 2) == 3",
             "fixtures with par",
@@ -355,6 +366,23 @@ class T(unittest.TestCase):
         with self.assertWarns(DeprecationWarning):
             add(1, 2)
 """
+RECORDS = """
+import warnings
+with warnings.catch_warnings(record=True) as w:
+    warnings.simplefilter("always")
+    add(1, 2)
+    assert len(w) == 1
+"""
+PATCH = "from unittest.mock import patch\n"
+MOCK = f"""{PATCH}
+class Own:
+    go = None
+@patch('builtins.print')
+def test_add(mock):
+    add(1, 2)
+    MOCK
+    assert add(2, 2) == 4
+"""
 
 
 @pytest.mark.parametrize(
@@ -363,7 +391,13 @@ class T(unittest.TestCase):
         WARNS,
         WARNS.replace("assertWarns(DeprecationWarning)", "assertLogs('root')"),
         WARNS.replace("with self.assertWarns(", "with pytest.warns("),
+        WARNS.replace("add(1, 2)", "warnings.simplefilter('always')\n            int(add(1, 2))"),
         "import pytest\npytest.warns(DeprecationWarning, add, 1, 2)\nassert add(1, 2) == 3",
+        RECORDS,
+        f"{RECORDS.replace('    assert len', 'assert len')}\nassert str(w[0].message).lower() == 'old'",
+        MOCK.replace("MOCK", "mock.assert_called_once()"),
+        MOCK.replace("MOCK", "assert mock.call_args == 3").replace("def", "@patch('time.sleep', None)\ndef"),
+        f"{PATCH}with patch('builtins.print') as mock:\n    add(1, 2)\nmock.assert_called()",
     ],
 )
 def test_tests_that_wait_for_what_stays_in_the_submission_s_process_are_refused(code):
@@ -378,9 +412,17 @@ def test_tests_that_wait_for_what_stays_in_the_submission_s_process_are_refused(
         WARNS.replace("add(1, 2)", "warnings.warn(str(add(1, 2)))"),
         WARNS.replace("add(1, 2)", "self.add(1, 2)"),
         WARNS.replace("assertWarns(DeprecationWarning)", "assertLogs('root')").replace("1, 2", "getLogger()"),
+        RECORDS.replace("    assert len(w) == 1", "assert add(1, 2) == 3"),
+        RECORDS.replace("record=True", ""),
+        RECORDS.replace("add(1, 2)", "warnings.warn(str(add(1, 2)))"),
+        MOCK.replace("MOCK", "assert add(1, 2) == 3"),
+        MOCK.replace("MOCK", "assert add(mock, 2) is mock.total"),
+        MOCK.replace("MOCK", "mock.assert_called()").replace(
+            "patch('builtins.print'", "patch.object(Own, 'go'"
+        ),
     ],
 )
-def test_tests_that_may_warn_themselves_are_not(code):
+def test_tests_that_may_warn_themselves_or_only_silence_are_not(code):
     assert read_tests([code], {"entry_point": "add"}).isolate
 
 
