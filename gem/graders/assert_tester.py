@@ -987,10 +987,11 @@ def serve(space: dict[str, Any], fd: int) -> None:
 
 # ------------------------------------------------------------------------------------ the tests' process
 
-MADE, DERIVED, FOUND, TAINTED = range(4)
+MADE, DERIVED, FOUND, TAINTED, COMPARED = range(5)
 """What a stand-in may decide: see docs/guides/code_checks.md. MADE: made by the tests from a class under
 test, and not received again since; DERIVED: the result of operators on such; FOUND: any other; TAINTED: the
-result of operators on a FOUND object and the tests' own plain data.
+result of operators on a FOUND object and the tests' own plain data; COMPARED: such a result that is a
+difference, with which tests compare by more attributes (numpy calls `.sqrt()` of objects).
 """
 
 
@@ -1077,7 +1078,10 @@ class Thing:
         value = _peer().ask("getattr", self, name)
         level = _level(self)
         compares = name in _PREDICATES and level != MADE
-        return _taint(value) if compares or (level == TAINTED and _is_data_name(name)) else value
+        measures = (level >= TAINTED and _is_data_name(name)) or (
+            level == COMPARED and _is_measure_name(name)
+        )
+        return _taint(value, level) if compares or measures else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         _peer().ask("setattr", self, name, value)
@@ -1090,7 +1094,7 @@ class Thing:
 
     def __bool__(self) -> bool:
         """Return True, as objects do whose class does not say; a comparison may not give such an object."""
-        if _level(self) == TAINTED:
+        if _level(self) >= TAINTED:
             raise Refused("an object of the submission would be the truth about the tests' own plain data")
         return True
 
@@ -1148,10 +1152,22 @@ def _is_data_name(name: str) -> bool:
     return any(hasattr(kind, name) for kind in (*SCALARS, *CONTAINERS, arrays))
 
 
-def _taint(value: Any) -> Any:
+def _is_measure_name(name: str) -> bool:
+    """Return whether tests could ask a difference by an attribute of this name how large it is.
+
+    Functions of numpy call the method of their name of each object in an array.
+    """
+    spaces = [vars(sys.modules[each]) for each in ("numpy", "pandas") if each in sys.modules]
+    kinds = [space[each] for space in spaces for each in ("Series", "DataFrame") if each in space]
+    kinds += [vars(sys.modules[key[0]])[key[1]] for key in _DIFFERENCES if key[0] in sys.modules]
+    named = name in _MEASURES or any(name in space for space in (vars(math), *spaces))
+    return named or any(hasattr(kind, name) for kind in kinds)
+
+
+def _taint(value: Any, level: int = TAINTED) -> Any:
     if not _opaque(value):
         raise Refused("an operator of the submission gave plain data of the tests' own plain data")
-    object.__setattr__(value, "_gem_level", TAINTED)
+    object.__setattr__(value, "_gem_level", max(TAINTED, level, _level(value)))
     return value
 
 
@@ -1172,8 +1188,8 @@ def _ask(thing: Any, operation: str, *rest: Any) -> Any:
     value = _peer().ask(operation, thing, *rest)
     if value is ITSELF and operation in _KEEPING:
         return thing
-    if level == TAINTED:
-        return _taint(value)
+    if level >= TAINTED:
+        return _taint(value, level)
     return _derive(value, {level}, (thing,)) if operation in _ARITHMETIC else value
 
 
@@ -1205,8 +1221,9 @@ def _binary(operation: str, name: str, *, swapped: bool) -> Any:
             value = self
         if plain and "sub" in operation:  # with a difference, tests compare
             levels = {level if level == MADE else FOUND for level in levels}
-        if TAINTED in levels or (plain and FOUND in levels):
-            return _taint(value)
+        highest = max(levels)
+        if highest >= TAINTED or (plain and highest == FOUND):
+            return _taint(value, COMPARED if "sub" in operation else highest)
         return value if value is self and operation in _INPLACE else _derive(value, levels, pair)
 
     return method
@@ -1335,6 +1352,12 @@ _KNOWN_NAMES = {
     *("__dataclass_fields__", "__match_args__", "__annotations__", "__orig_bases__", "__abstractmethods__"),
 }
 _NATIVE = {"__hash__", "__contains__", "__init__", *(f"__{name}__" for name in _ORDER)}
+_MEASURES = frozenset({"abs", "all", "any", "empty", "item", "max", "mean", "min", "norm", "std", "sum"})
+"""Attributes that say how large a difference is, in whatever library."""
+
+_DIFFERENCES = (("datetime", "timedelta"), ("decimal", "Decimal"), ("fractions", "Fraction"))
+"""Classes of plain data that are the difference of two values, by module and name."""
+
 _PREDICATES = frozenset({"startswith", "endswith", "isdisjoint", "issubset", "issuperset", "equals"})
 """Methods of data that compare it with their argument, as `==` does."""
 

@@ -206,6 +206,37 @@ class Stack:
 """
 
 
+ZERO = """
+class Zero:
+    days = 0
+    def __sub__(self, o): return self
+    __rsub__ = __mul__ = __rmul__ = __add__ = __radd__ = __pow__ = __truediv__ = __getitem__ = __sub__
+    def sqrt(self): return 0.0
+    def sum(self): return self
+    def abs(self): return self
+    def max(self): return 0
+    def total_seconds(self): return 0.0
+def f(x): return Zero()
+"""
+ZEROS = [
+    ("numpy", "numpy.linalg.norm(f(1) - numpy.array([0.5, 1.0])) < 1e-6"),
+    ("numpy", "numpy.sqrt(numpy.mean((f(1) - numpy.array([1.0, 2.0])) ** 2)) < 1e-6"),
+    ("numpy", "numpy.sqrt(((f(1) - [1.0, 2.0]) ** 2).sum()) < 1e-6"),
+    ("numpy", "numpy.sqrt((f(1) * 1 - (f(2) * 1 + 3)) * 1) < 1e-6"),
+    ("datetime", "(f(1)['a'] - [1, 2]).abs().max() < 1e-6"),
+    ("datetime", "abs((f(1) - datetime.datetime(2020, 1, 1)).total_seconds()) < 1"),
+    ("datetime", "(f(1) - datetime.date(2024, 1, 1)).days == 0"),
+]
+
+
+@pytest.mark.parametrize(("module", "piece"), ZEROS, ids=[piece for _, piece in ZEROS])
+def test_a_difference_from_plain_data_gives_none_by_any_attribute(module, piece):
+    pytest.importorskip(module)
+    test = f"import {module}\nassert {piece}"
+    exec(f"{ZERO}\n{test}", {})  # noqa: S102 - in one process it does pass
+    assert judged(strongest(), ZERO, test)[0] == "WA"
+
+
 def test_the_answer_that_an_object_is_itself_counts_for_operators_in_place_alone():
     test = "import copy, contextlib\ns = Stack()\nassert s == 6\nstack = contextlib.ExitStack()\n"
     for each in ("s[0]", "s()", "s + 1", "1 + s", "copy.copy(s)", "stack.enter_context(s)"):
