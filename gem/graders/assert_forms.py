@@ -71,7 +71,8 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
     running = {each.name for kind in classes.values() for each in kind.chain}
     names = [*functions, *classes, *(name for name in _AROUND if name in top)]
     around = _join([preamble, code, *calls, *names])
-    mentioned = {_name(node) for node in find_reached(around, running=running)}
+    reached = list(find_reached(around, running=running))
+    mentioned = {_name(node) for node in reached}
     for name in sorted(tests.keys() - mentioned):  # where it is mentioned, it gets what it lacks
         _check_test(tests[name], _lacks(tests[name]), code)
     if not can_decide(around, running=running):
@@ -82,6 +83,7 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
             f"a test has no asserts that run ({why}), so it would accept everything: {code!r:.200}. "
             f"Accepted: {FORMS}."
         )
+    _check_places(tree, mentioned, [name for name, kind in classes.items() if kind.is_case], code)
     if functions or classes:
         _check_marks(tree, code)
         for name in names:
@@ -92,8 +94,14 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
                 _check_test(method, lacks, code, waits=kind.waits)
     _check_calls(_join([code, *calls, *(f"{name}()" for name in names)]), running, code)
     _check_ends(tree, code)
-    if functions or classes:
-        run = f"__runner__['run_tests']([{', '.join(functions)}], [{', '.join(classes)}], globals())"
+    if functions or classes or _makes_tests(tree, used):
+        known = sorted(name for name in {*top, *used} if name in classes or name.lower().startswith("test"))
+        loaded = sorted(
+            {each.id for each in reached if isinstance(each, ast.Name) and _is_name(each, each.id)}
+        )
+        helpers = [name for name in loaded if name.startswith("test")]
+        lists = f"[{', '.join(functions)}], [{', '.join(classes)}], globals(), {known}, {helpers}"
+        run = f"__runner__['run_tests']({lists})"
         calls.insert(0, f"exec({_runner()!r}, __runner__ := {{}})\n{run}\n")
     return "\n\n".join([code, *calls])
 
@@ -103,6 +111,16 @@ _AROUND = (
     *("setup_function", "teardown_function"),
 )
 """Functions that pytest and unittest call around tests."""
+
+
+def _makes_tests(tree: ast.Module, called: Iterable[str]) -> bool:
+    """Return whether code may bind tests at its top level by more than their definitions."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(value=ast.Call() | ast.Lambda() | ast.Name() | ast.Attribute(), targets=targets):
+                if any(_name(each).lower().startswith("test") for each in targets):
+                    return True
+    return not {"globals", "exec"}.isdisjoint(called)
 
 
 def _find_called(pieces: Iterable[str]) -> set[str]:
@@ -320,6 +338,35 @@ def _check_test(
         raise BadArgument(f"the test {function.name} {why}: {code!r:.200}. Accepted: {FORMS}.")
 
 
+def _check_places(tree: ast.Module, mentioned: set[str], cases: Iterable[str], code: str) -> None:
+    """Refuse tests that only their tool would find: in an `if` or `try`, in a class in a class.
+
+    `mentioned` are names that the tests use themselves, `cases` classes of unittest, where no inner one runs.
+    """
+    left: list[tuple[ast.AST, bool]] = [(each, False) for each in tree.body]
+    while left:
+        node, inside = left.pop()
+        is_test = False
+        if isinstance(node, Function):
+            is_test = node.name.startswith("test") and not _is_fixture(node)
+        elif isinstance(node, ast.ClassDef):
+            methods = {each.name for each in node.body if isinstance(each, Function)}
+            plain = node.name.startswith("Test") and "__init__" not in methods
+            has_tests = any(name.startswith("test") for name in methods)
+            is_test = plain + has_tests + bool(node.bases) > 1
+            if plain and node.name not in cases:
+                left += [(each, True) for each in node.body if not isinstance(each, Function)]
+        elif isinstance(node, ast.If) and _is_main(node.test):
+            left += [(each, True) for each in node.orelse]
+        elif not isinstance(node, ast.expr):
+            left += [(each, True) for each in ast.iter_child_nodes(node)]
+        if is_test and inside and node.name not in mentioned:  # type: ignore[attr-defined]
+            raise BadArgument(
+                f"the test {node.name} is in an if, a try or a class, where it is never run: "  # type: ignore[attr-defined]
+                f"{code!r:.200}. Write it at the top level. Accepted: {FORMS}."
+            )
+
+
 def _check_marks(tree: ast.Module, code: str) -> None:
     """Refuse what pytest alone can do: fixtures that no test names, conditions in text."""
     for node in ast.walk(tree):
@@ -374,12 +421,18 @@ def check_isolation(code: str, free: Iterable[str]) -> None:
             f"the tests look at {mock}, the mock of a patch that does not reach the submission's process: "
             f'{code!r:.200}. Write "isolate": False in the row, or leave it out.'
         )
+    derived = _find_derived(tree, free)
+    if _skips_itself(tree, free) and _uses_once(tree, derived):
+        raise BadArgument(
+            "the tests use the submission at the top level or in setUpClass, so it decides whether one skips "
+            f"itself: {code!r:.200}. Leave the skip out, or use the submission in each test."
+        )
     for node in ast.walk(tree):
         waits, inside = "", list[ast.expr]()
         match node:
             case ast.Call(func=function) if _name(function) in _SKIPS:
                 given = [*node.args, *(each.value for each in node.keywords)]
-                if any(_name(each) in free for value in given for each in ast.walk(value)):
+                if any(_name(each) in derived for value in given for each in ast.walk(value)):
                     raise BadArgument(
                         f"with {_name(function)} the submission decides whether a test runs: {code!r:.200}. "
                         "Leave it out, or give it a condition that does not use the submission."
@@ -404,6 +457,45 @@ def check_isolation(code: str, free: Iterable[str]) -> None:
                 f"the tests wait with {waits} for what stays in the submission's process: "
                 f'{code!r:.200}. Write "isolate": False in the row, or leave it out.'
             )
+
+
+def _find_derived(tree: ast.Module, free: Iterable[str]) -> set[str]:
+    """Return the names that may depend on free ones: these, what is bound by their use, what calls them."""
+    derived, count = set(free), -1
+    while len(derived) > count:
+        count = len(derived)
+        for node in tree.body:
+            names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+            if not any(each.id in derived for each in names):
+                continue
+            if isinstance(node, Function | ast.ClassDef):
+                derived.add(node.name)
+            else:
+                derived |= {each.id for each in names if isinstance(each.ctx, ast.Store)}
+    return derived
+
+
+def _skips_itself(tree: ast.Module, free: Iterable[str]) -> bool:
+    """Return whether a function of the tests skips a test while it runs."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, Function))
+    nodes = (each for function in functions for line in function.body for each in ast.walk(line))
+    return any(_name(each) in {"skip", "skipTest", "SkipTest"}.difference(free) for each in nodes)
+
+
+def _uses_once(tree: ast.Module, derived: set[str]) -> bool:
+    """Return whether tests use such names where it counts for several tests."""
+    left: list[ast.AST] = [*tree.body]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.ClassDef):
+            left += node.body
+        elif isinstance(node, ast.If) and _is_main(node.test):
+            left += node.orelse
+        elif isinstance(node, Function) and node.name not in (*_AROUND, "setUpClass", "setup_class"):
+            continue
+        elif any(_name(each) in derived for each in ast.walk(node)):
+            return True
+    return False
 
 
 def _is_name(node: ast.AST, name: str) -> bool:

@@ -8,19 +8,29 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from functools import partial
-from inspect import signature
+from inspect import Parameter, iscoroutinefunction, isgeneratorfunction, signature
 from itertools import product
 from sys import modules as MODULES
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any, Callable, Iterable  # noqa: UP035 - see above
 from unittest import SkipTest, TestCase, defaultTestLoader
 
 Test = Callable[[], Any]
 
 
-def run_tests(functions: list[Any], classes: list[type], module: dict[str, Any]) -> None:
-    """Run tests of a module, except what is marked as skipped or as expected to fail."""
+def run_tests(
+    functions: list[Any], classes: list[type], module: dict[str, Any], known: list[str], helpers: list[str]
+) -> None:
+    """Run tests of a module, except what is marked as skipped or as expected to fail.
+
+    Tests that the module made otherwise are run too, but for names in `known`; `helpers` may lack arguments.
+    """
+    listed = bool(functions or classes)
+    for name, thing in list(module.items()):
+        if name not in known and _is_test(name, thing, module["__name__"], name in helpers):
+            (functions if type(thing) is FunctionType else classes).append(thing)
     around = SimpleNamespace(**module)
     peer = module.get("__peer__")  # which says whether the submission was used
     before: list[Test] = [partial(_call, around, name) for name in ("setUpModule", "setup_module")]
@@ -40,10 +50,35 @@ def run_tests(functions: list[Any], classes: list[type], module: dict[str, Any])
             count += sum(not _skips(test, peer) for test in tests)
             for run in last:
                 run()
-    if not count:
+    if listed and not count:
         raise SkipTest("no test is left to run")
     for run in after:
         run()
+
+
+def _is_test(name: str, thing: Any, module: str, helps: bool) -> bool:
+    """Return whether pytest or unittest would run what a module made itself and named so."""
+    kind = type(thing)  # a stand-in of the submission has another
+    if kind not in (FunctionType, type, ABCMeta) or thing.__module__ != module:
+        return False
+    parts = [thing] if kind is FunctionType else list(vars(thing).values())
+    if any(type(each) is FunctionType and each.__code__.co_filename == "main.py" for each in parts):
+        return False  # the submission's, in whose process the tests run
+    if kind is not FunctionType:
+        return issubclass(thing, TestCase) or name.startswith("Test")
+    if not name.startswith("test"):
+        return False
+    given = [part for mark in _marks(thing) if mark.name == "parametrize" for part in _read_names(mark)[0]]
+    lacks = [
+        each.name
+        for each in signature(thing, follow_wrapped=False).parameters.values()
+        if each.default is Parameter.empty
+        and each.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        and each.name not in given
+    ]
+    if (lacks and not helps) or iscoroutinefunction(thing) or isgeneratorfunction(thing):
+        raise TypeError(f"the test {name} is async, a generator, or needs fixtures: {lacks}")
+    return not lacks
 
 
 def _read_class(kind: type, around: Any) -> tuple[list[Test], list[Test], list[Test]]:
@@ -93,18 +128,21 @@ def _read_tests(call: Callable[..., None], *things: Any) -> list[Test]:
 
 def _read_rows(mark: Any) -> list[tuple[list[tuple[str, Any]], Any]]:
     """Return the values of each row of `parametrize`, by the parameters' names, and the row's own marks."""
-    names, values = (
-        mark.args[place] if len(mark.args) > place else mark.kwargs[name]
-        for place, name in enumerate(("argnames", "argvalues"))
-    )
-    text = isinstance(names, str)
-    names = [name.strip() for name in names.split(",") if name.strip()] if text else list(names)
+    values = mark.args[1] if len(mark.args) > 1 else mark.kwargs["argvalues"]
+    names, text = _read_names(mark)
     alone = text and len(names) == 1  # then a row is the value, even if it is a tuple
     kind = type(MODULES["pytest"].param())
     rows = [
         (row.values, row.marks) if type(row) is kind else ((row,) if alone else row, ()) for row in values
     ]
     return [(list(zip(names, row, strict=True)), marks) for row, marks in rows]
+
+
+def _read_names(mark: Any) -> tuple[list[str], bool]:
+    """Return the parameters of `parametrize`, and whether they are in one text."""
+    names = mark.args[0] if mark.args else mark.kwargs["argnames"]
+    text = isinstance(names, str)
+    return [name.strip() for name in names.split(",") if name.strip()] if text else list(names), text
 
 
 def _marks(*things: Any) -> list[Any]:

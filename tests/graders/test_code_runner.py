@@ -36,6 +36,13 @@ def test_error():
     raise AssertionError("no TypeError")
 """
 PYTEST = "import pytest\n"
+MAKES = """
+def make(a, b):
+    def run(n=2):
+        assert add(a, n) == 3
+        assert add([a], [b]) == [a, b]
+    return run
+"""
 UNITTEST = """
 import unittest
 
@@ -94,6 +101,20 @@ class T(unittest.TestCase):
             {},
         ),
         (f"{PYTEST}{FUNCTIONS}\ndef test_no():\n    pytest.skip('no network')", {}),
+        *(
+            (f"{MAKES}{end}", {})
+            for end in (
+                "test_sum = make(1, 2)",
+                "for n in range(2):\n    globals()[f'test_{n}'] = make(1, n)",
+                "test_sum = make(1, 2)\ntest_double = lambda x: 2 * x\ndef test_more():\n    assert test_double(2) == 4",
+                "def test_more():\n    pass\ntest_sum = make(1, 2)",
+                "import pytest\ntest_sum = pytest.mark.parametrize('n', [2])(make(1, 2))",
+                "import unittest\nT = type('T', (unittest.TestCase,), {'test_sum': lambda self: make(1, 2)()})\ntest_sum = T",
+                "from collections import namedtuple\nTestRow = namedtuple('TestRow', 'test a')\n"
+                "for row in [TestRow(1, 2)]:\n    make(*row)()",
+                "TestSum = type('TestSum', (), {'test_sum': staticmethod(make(1, 2))})",
+            )
+        ),
         (
             "import os\nfrom unittest.mock import patch\n@patch('time.sleep')\nclass TestAdd:\n    @patch.object(os, 'sep', '/')\n"
             "    @patch('time.time')\n    def test_add(self, clock, sleep):\n        assert add(1, 2) == 3\n"
@@ -107,6 +128,19 @@ def test_tests_are_run_as_their_tool_runs_them(verdict, raw, row, isolate):
     row = {**row, "isolate": isolate}
     assert verdict("def add(a, b):\n    return a + b", raw, row) == "AC"
     assert verdict("def add(a, b):\n    return a + b if type(a) is list else 9", raw, row) == "WA"
+
+
+@pytest.mark.parametrize("made", ["lambda capsys: add(1, 2)", "wait"])
+def test_tests_that_are_bound_otherwise_and_cannot_run_here_give_no_verdict(verdict, made):
+    raw = f"async def wait():\n    assert add(1, 2) == 3\ndef test_add():\n    assert add(1, 2) == 3\ntest_more = {made}"
+    with pytest.raises(NoVerdict, match="test_more is async, a generator, or needs fixtures"):
+        verdict("def add(a, b):\n    return a + b", raw)
+
+
+def test_functions_of_the_submission_are_no_tests(verdict):
+    code = "def test_more():\n    raise KeyError\ndef add(a, b):\n    return a + b\nclass TestMore:\n    test = test_more"
+    for isolate in (True, False):
+        assert verdict(code, f"{MAKES}test_sum = make(1, 2)", {"isolate": isolate}) == "AC"
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,17 @@ def test_tests_that_are_no_python_are_refused_and_blame_no_submission(raw, row):
         (f"{TEST}@pytest.fixture(autouse=True)\ndef start():\n    add(1, 2)", "fixtures that no test names"),
         (f"{TEST}pytestmark = pytest.mark.usefixtures('start')", "fixtures that no test names"),
         (f"{TEST}@pytest.mark.skipif('True')\ndef test_more():\n    add(1, 2)", "a condition in text"),
+        *(
+            (f"{TEST}{where}", "(Inner|test_more|More) is in an if, a try or a class")
+            for where in (
+                "class TestOuter:\n    class TestInner:\n        def test_add(self):\n            add(1, 1)",
+                "class TestOuter:\n    if True:\n        def test_more(self):\n            add(1, 1)",
+                "if add:\n    def test_more():\n        assert add(1, 1) == 2",
+                "try:\n    class More(TestCase):\n        def test(self): self.fail()\nfinally:\n    pass",
+                "class Base:\n    one = 1\nfor one in [1]:\n    class TestMore(Base): pass",
+                "if __name__ == '__main__':\n    pass\nelse:\n    def test_more():\n        add(1, 1)",
+            )
+        ),
         (f"{TEST}def setup_module(module):\n    module.a = 1", "setup_module needs module"),
     ],
 )
@@ -314,6 +325,8 @@ def test_check_needs_the_entry_point():
         "class Case:\n    def __init__(self):\n        assert add(1, 2) == 3\nCase()",
         "def test_equal(a, b):\n    assert a == b\nlist(map(test_equal, [add(1, 2)], [3]))",
         "class Test:\n    def test(self):\n        assert add(1, 2) == 3\nTest().test()",
+        "if True:\n    def test_add():\n        assert add(1, 2) == 3\n    test_add()",
+        "test_cases = [1, 2]\nfor a in test_cases:\n    assert add(a, 1) == a + 1",
         "import asyncio\nasync def main():\n    assert add(1, 2) == 3\nasyncio.run(main())",
     ],
 )
@@ -357,6 +370,24 @@ def test_tests_that_the_submission_could_skip_are_refused(mark):
     with pytest.raises(BadArgument, match="the submission decides whether a test runs"):
         read_tests([code])
     assert read_tests([code.replace("add(1, 2) !=", "1 !=").replace("add, ", "pytest, ")]).isolate
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "LISTS = hasattr(add(1, 2), '__len__')\n@unittest.skipUnless(LISTS, '')",
+        "def go():\n    return add(1, 2) == 3\nLISTS = go()\nOTHER = LISTS\n@unittest.skipIf(OTHER, '')",
+        "if add(1, 2) == 3:\n    LISTS = 1\n@unittest.skipIf(LISTS, '')",
+        "TOTAL = add(1, 2)\ndef test_more():\n    if TOTAL == 4:\n        pytest.skip('')\n",
+        "class T(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls):\n        cls.n = add(1, 2)\n"
+        "    def test(self):\n        if self.n is None: raise unittest.SkipTest\n        self.fail()\n",
+    ],
+)
+def test_tests_that_what_was_asked_before_could_skip_are_refused(code):
+    rest = "def test_add():\n    assert add(1, 2) == 3"
+    with pytest.raises(BadArgument, match=r"decides? whether (a test runs|one skips itself)"):
+        read_tests(f"import pytest, unittest\n{code}\n{rest}")
+    assert read_tests(f"import pytest, unittest\n{code.replace('add(', 'min(')}\n{rest}").isolate
 
 
 WARNS = """
