@@ -1072,16 +1072,15 @@ class Thing:
     _gem_natural = None
     _gem_level = FOUND
     _gem_met = False
+    _gem_compares = False
 
     def __getattr__(self, name: str) -> Any:
         _check_known(name)
         value = _peer().ask("getattr", self, name)
         level = _level(self)
-        compares = name in _PREDICATES and level != MADE
-        measures = (level >= TAINTED and _is_data_name(name)) or (
-            level == COMPARED and _is_measure_name(name)
-        )
-        return _taint(value, level) if compares or measures else value
+        if (level >= TAINTED and _is_data_name(name)) or (level == COMPARED and _is_measure_name(name)):
+            return _taint(value, level)
+        return _note_comparison(value) if level != MADE and _compares(name) else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         _peer().ask("setattr", self, name, value)
@@ -1168,6 +1167,21 @@ def _taint(value: Any, level: int = TAINTED) -> Any:
     if not _opaque(value):
         raise Refused("an operator of the submission gave plain data of the tests' own plain data")
     object.__setattr__(value, "_gem_level", max(TAINTED, level, _level(value)))
+    return value
+
+
+def _compares(name: str) -> bool:
+    """Return whether a method of this name compares, as `==` does, what it is called with."""
+    return name in _PREDICATES or (name in _OF_FRAMES and "pandas" in sys.modules)
+
+
+def _note_comparison(value: Any) -> Any:
+    """Return a method that compares, which is to give no plain data of the tests' own; or plain data."""
+    if _plain(value):
+        return value
+    if not isinstance(value, Thing):
+        raise Refused("a class or a function of the tests would compare the tests' own plain data")
+    object.__setattr__(value, "_gem_compares", True)
     return value
 
 
@@ -1279,7 +1293,11 @@ def _contains(self: Any, item: Any) -> Any:
 
 
 def _forward_call(self: Any, /, *args: Any, **names: Any) -> Any:
-    return _ask(self, "call", list(args), names)
+    value = _ask(self, "call", list(args), names)
+    if not object.__getattribute__(self, "_gem_compares"):
+        return value
+    alone = all(isinstance(each, Thing) and _level(each) < TAINTED for each in (*args, *names.values()))
+    return value if alone else _taint(value, COMPARED)
 
 
 def _forward_exit(self: Any, kind: Any, error: Any, tb: Any) -> Any:
@@ -1314,10 +1332,12 @@ class _Forwarded:
     def __get__(self, thing: Any, kind: Any) -> Any:
         if thing is None:
             return _peer().ask("getattr", kind, self._name)
-        if self._name in _PREDICATES and _level(thing) != MADE:
-            base: Any = _base(kind, (*SCALARS, *CONTAINERS))
-            return getattr(base, self._name).__get__(thing)
-        return _peer().ask("getattr", thing, self._name)
+        compares = _level(thing) != MADE and _compares(self._name)
+        native = getattr(_base(kind, (*SCALARS, *CONTAINERS)), self._name, None) if compares else None
+        if native is not None:
+            return native.__get__(thing)
+        value = _peer().ask("getattr", thing, self._name)
+        return _note_comparison(value) if compares else value
 
     def __set__(self, thing: Any, value: Any) -> None:
         _peer().ask("setattr", thing, self._name, value)
@@ -1358,8 +1378,16 @@ _MEASURES = frozenset({"abs", "all", "any", "empty", "item", "max", "mean", "min
 _DIFFERENCES = (("datetime", "timedelta"), ("decimal", "Decimal"), ("fractions", "Fraction"))
 """Classes of plain data that are the difference of two values, by module and name."""
 
-_PREDICATES = frozenset({"startswith", "endswith", "isdisjoint", "issubset", "issuperset", "equals"})
-"""Methods of data that compare it with their argument, as `==` does."""
+_PREDICATES = frozenset(
+    {
+        *("startswith", "endswith", "isdisjoint", "issubset", "issuperset", "equals"),
+        *("difference", "symmetric_difference"),
+    }
+)
+"""Methods of data that compare it with their argument, as `==` does; unittest calls `difference` of sets."""
+
+_OF_FRAMES = frozenset({*_ORDER, "isin", "between", "compare", "sub", "subtract", "rsub"})
+"""Such of pandas alone; elsewhere these names have other meanings."""
 
 _ONE_OPERAND = frozenset({"iter", "next", "len", "bool", "repr", "str", "hash"})
 _PRIVATE = re.compile(r"_|(gi|cr|ag|f|tb|co|func)_")

@@ -237,6 +237,60 @@ def test_a_difference_from_plain_data_gives_none_by_any_attribute(module, piece)
     assert judged(strongest(), ZERO, test)[0] == "WA"
 
 
+LEARNER = """
+class Learner{base}:
+    def difference(self, other):
+        self.items = list(other)
+        return set()
+    symmetric_difference = difference
+    def __iter__(self): return iter(self.items)
+def f(x): return Learner()
+"""
+FRAME = """
+class DataFrame:
+    def __getattr__(self, name): return lambda *values: self
+    def __getitem__(self, key): return self
+    def all(self): return True
+    def max(self): return 0
+DataFrame.__module__ = "pandas"
+def f(x): return DataFrame()
+"""
+
+
+@pytest.mark.parametrize("base", ["", "(set)"])
+@pytest.mark.parametrize(
+    "piece", ["assertSetEqual(f(1), {2, 3})", "assertFalse(f(1).symmetric_difference({2, 3}))"]
+)
+def test_an_object_does_not_say_how_it_differs_from_a_set(base, piece):
+    test = f"import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.{piece}\n"
+    assert judged(strongest(), LEARNER.format(base=base), test)[0] in ("WA", "RE")
+
+
+@pytest.mark.parametrize(
+    "piece", ["isin([1]).all()", "eq([1]).all()", "between(1, 2).all()", "sub([1]).abs().max() < 1"]
+)
+def test_an_object_does_not_compare_as_a_frame_does(piece):
+    pytest.importorskip("pandas")
+    assert judged(strongest(), FRAME, f"import pandas\nassert f(1)['a'].{piece}")[0] == "WA"
+
+
+def test_objects_have_methods_named_like_comparisons():
+    code = (
+        "import re\nclass Group:\n    def __init__(self, *items): self.members = set(items)\n"
+        "    def union(self, o): return Group(*self.members, *o.members)\n"
+        "    def difference(self, o): return Group(*(self.members - o.members))\n"
+        "    def lt(self, n): return max(self.members) < n\n"
+        "def f(*items): return Group(*items)\ndef pattern(text): return re.compile(text)\n"
+        "class Ordered(list):\n    def difference(self, o): return Ordered(each for each in self if each not in o)\n"
+        "def g(*items): return Ordered(items)\n"
+    )
+    test = (
+        "assert f(1, 2).union(f(3)).difference(f(1)).members == {2, 3} and f(1).lt(2)\n"
+        "assert pattern('a').sub('b', 'cat') == 'cbt' and g(1, 2).difference(g(1)) == [2]\n"
+    )
+    assert judged(strongest(), code, test, ["Group"]) == ("AC", "")
+
+
 def test_the_answer_that_an_object_is_itself_counts_for_operators_in_place_alone():
     test = "import copy, contextlib\ns = Stack()\nassert s == 6\nstack = contextlib.ExitStack()\n"
     for each in ("s[0]", "s()", "s + 1", "1 + s", "copy.copy(s)", "stack.enter_context(s)"):
