@@ -52,7 +52,7 @@ def run_tests(
                 run()
     if listed and not count:
         raise SkipTest("no test is left to run")
-    for run in after:
+    for run in after if left else ():
         run()
 
 
