@@ -1099,12 +1099,14 @@ class Thing:
 
     @property
     def __class__(self) -> Any:
-        """The tests' class of this name, if they have one: both come from the same source."""
+        """The class of this name that the tests define, if they do: both come from the same source."""
         kind = type(self)
         if (natural := type.__getattribute__(kind, "_gem_natural")) is not None:
             return natural
-        trusted = _peer().space.get(_short(kind)) or _LAZY.get(_short(kind))
-        return trusted if isinstance(trusted, type) and not isinstance(trusted, Stand) else kind
+        own = _peer().space.get(_short(kind))
+        if isinstance(own, type) and not isinstance(own, Stand) and own.__module__ == "tests":
+            return own
+        return _LAZY.get(_short(kind), kind)
 
     @__class__.setter
     def __class__(self, kind: type) -> None:
@@ -1594,6 +1596,7 @@ class Tester(Peer):
             raise TypeError(f"a {kind.__name__} of the tests cannot be given to the submission")
         number = self.number_of(value)
         if isinstance(value, BaseException):
+            vars(value)["_gem_lent"] = True
             base = next((each for each in kind.__mro__ if each in _GLOBAL), Exception)
             args = [self.encode(each, depth + 1) if _tells(each) else repr(each) for each in value.args]
             return {"h": number, "K": {"g": _GLOBAL[base]}, "c": kind.__name__, "e": args}
@@ -1821,9 +1824,14 @@ def _words(error: BaseException) -> str:
 
 
 def _is_own(error: BaseException, peer: Tester, source: str, unknown: Iterable[str]) -> bool:
-    """Return whether tests fail by themselves: whatever the submission does, they would fail like this."""
+    """Return whether tests fail by themselves: whatever the submission does, they would fail like this.
+
+    What a callback of the tests raised may be for the submission to catch.
+    """
     kind = type(error)
     if isinstance(kind, Stand) or "_gem_foreign" in vars(error):
+        return False
+    if peer.heard and "_gem_lent" in vars(error):
         return False
     if not peer.heard or issubclass(kind, ImportError) or (kind is SystemExit and not error.code):  # type: ignore[attr-defined]
         return True
@@ -1867,6 +1875,7 @@ def test(
     peer = _the_peer = Tester(fd, classes)
     space = peer.space
     space["__name__"] = "tests"
+    sys.modules["tests"] = types.ModuleType("tests")  # for dataclasses; empty, so that it lends no class
     space.imported, space.unknown = frozenset(imported), frozenset(unknown if question else ())
     _seed_both(random, peer)
     if "seed" in (code := preamble + source) and re.search(r"\b(np|numpy)\b", code):

@@ -286,3 +286,46 @@ REASONS = {
 @pytest.mark.parametrize(("code", "wanted"), REASONS.values(), ids=REASONS)
 def test_the_text_of_a_submissions_error_is_no_way_out_of_a_verdict(judge, code, wanted):
     assert judge(code, CHECK, {"entry_point": "f", "prompt": "Write f."}) == wanted
+
+
+ROW = {"entry_point": "f", "prompt": "Write f."}
+
+
+@pytest.mark.parametrize("error", ["ImportError('x')", "ModuleNotFoundError('x')", "SystemExit(0)"])
+def test_an_error_that_a_callback_raises_is_the_submissions_to_catch(judge, error):
+    tests = f"def boom(): raise {error}\ndef test_a():\n    assert f(lambda: 3, 0) == 3\n    assert f(boom, 0) == 0\n"
+    right = "def f(g, d):\n    try: return g()\n    except BaseException: return d"
+    assert judge(right, tests, ROW) == "AC"
+    assert judge("def f(g, d): return g()", tests, ROW) == "RE"
+    with pytest.raises(NoVerdict):  # tests that fail by themselves, with or without the submission
+        judge(right, f"{tests}    raise {error}\n", ROW)
+
+
+COUNTER = (
+    "class Counter:\n    def __init__(self): self.keys = []\n    def __iter__(self): return iter(list(self.keys))\n"
+    "    def __getitem__(self, key):\n        self.keys.append(key)\n        return 1\ndef f(x): return Counter()\n"
+)
+
+
+@pytest.mark.parametrize("test", ["Counter('ab') == f(1)", "f(1) == Counter('cd')"])
+def test_a_class_named_like_an_imported_one_is_not_asked_for_what_is_expected(judge, test):
+    tests = f"from collections import Counter\ndef test_a(): assert {test}\n"
+    assert judge(COUNTER, tests, ROW) == "WA"
+    assert (
+        judge(
+            "from collections import Counter\ndef f(x): return Counter(x)",
+            tests.replace("1", "'ab'").replace("cd", "ab"),
+            ROW,
+        )
+        == "AC"
+    )
+
+
+@pytest.mark.parametrize("head", ["", "from __future__ import annotations\n"])
+def test_tests_may_have_dataclasses_with_annotations_in_quotes(judge, head):
+    tests = (
+        f"{head}from dataclasses import dataclass\n@dataclass\nclass Node:\n    val: int\n    next: 'Node' = None\n"
+        "def test_a(): assert f(Node(1, Node(2))) == 1\n"
+    )
+    assert judge("def f(n): return n.val", tests, ROW) == "AC"
+    assert judge("def f(n): return n.next.val", tests, ROW) == "WA"
