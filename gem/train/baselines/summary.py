@@ -427,25 +427,32 @@ def _gains(cells: Sequence[CellSummary]) -> tuple[Gain, ...]:
         sampled, greedy = each.pairs("before", "after"), each.pairs("before_greedy", "greedy")
         if len(sampled) < 2:
             continue
-        interval = _pair(sampled)
-        noise = _least_noises(each, {seed: after - before for seed, (before, after) in sampled.items()})
-        if narrow := is_too_narrow(interval, noise):
-            interval = widen(interval, noise)
-        of_greedy = _pair(greedy) if greedy.keys() == sampled.keys() else None
+        interval, narrow = _measure_gain(each, sampled, "after")
+        of_greedy, _ = _measure_gain(each, greedy, "greedy") if greedy.keys() == sampled.keys() else (None, 0)
         gains.append(Gain(each.cell, each.measure, interval, of_greedy, _p(interval), narrow))
     return tuple(_correct(gains))
+
+
+def _measure_gain(
+    cell: CellSummary, pairs: Mapping[int, tuple[float, float]], policy: str
+) -> tuple[Interval, bool]:
+    """Return the difference that ends with the scores of a policy, and whether its interval was widened."""
+    interval = _pair(pairs)
+    noise = _least_noises(cell, {seed: after - before for seed, (before, after) in pairs.items()}, policy)
+    narrow = is_too_narrow(interval, noise)
+    return widen(interval, noise) if narrow else interval, narrow
 
 
 def _pair(scores: Mapping[int, tuple[float, float]]) -> Interval:
     return paired_difference([one for one, _ in scores.values()], [other for _, other in scores.values()])
 
 
-def _least_noises(cell: CellSummary, differences: Mapping[int, float]) -> list[float]:
-    """Return the smallest half width that each seed's evaluation leaves of a difference.
+def _least_noises(cell: CellSummary, differences: Mapping[int, float], policy: str = "after") -> list[float]:
+    """Return the smallest half width that each seed's evaluation of a policy leaves of a difference.
 
     It is 0 for what is exact, and for what is no rate.
     """
-    known = {seed: run.figures["after"].success for seed, run in cell.runs.items()}
+    known = {seed: run.figures[policy].success for seed, run in cell.runs.items()}
     rates = {seed: bounds for seed, bounds in known.items() if bounds is not None and not bounds.exact}
     if cell.measure != "success":
         rates = {}

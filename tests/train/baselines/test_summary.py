@@ -124,6 +124,17 @@ def test_variants_are_compared_with_the_first_by_seed(study):
     assert two.environment.name == "two"
 
 
+def test_a_gain_of_greedy_play_on_which_seeds_agree_is_widened(study):
+    found = study()
+    (cell,) = found.cells
+    runs = {1: a_run(0.5, before_greedy=0.6, greedy=0.5), 2: a_run(0.8, before_greedy=0.7, greedy=0.6)}
+    put(found, cell, runs)
+    (gain,) = summarise_study(found).gains
+    assert gain.greedy.mean == pytest.approx(-0.1)
+    assert gain.greedy.low < -0.3  # 50 episodes a seed cannot tell more
+    assert gain.greedy.high > 0.1
+
+
 def test_of_differences_all_alike_no_p_is_told(study):
     found = study(parts=TWO)
     for cell in found.cells:
