@@ -3,29 +3,19 @@
 import json
 
 import pytest
+from code_programs import FUNCTIONS
 
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.code import BUDGET, CodeGrader, _Run, assemble_program, slowness, submission
 from gem.graders.code_tests import CodeTests, read_tests
 from gem.graders.compare import COMPARES
-from gem.sandbox.base import Budget, SandboxFailed
-from gem.sandbox.shared import default_sandbox
+from gem.sandbox.base import Budget
 
 TIGHT = Budget(cpu_s=1.0, wall_s=20.0, memory_mb=256, output_kb=64)
 
 DOUBLE = {"inputs": ["1\n", "2\n", "40\n"], "outputs": ["2\n", "4\n", "80\n"], "public": 1}
 PRINT_DOUBLE = "print(2 * int(input()))"
 ADD = {"fn_name": "add", "inputs": [[1, 2], [3, 4], [-1, 1]], "outputs": [3, 7, 0]}
-
-
-@pytest.fixture(scope="module")
-def sandbox():
-    try:
-        found = default_sandbox()
-        found.run("pass")
-    except SandboxFailed as error:
-        pytest.skip(f"no backend of the sandbox isolates here: {error}")
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -530,20 +520,6 @@ class TestCases(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-"""
-FUNCTIONS = """
-def test_sum():
-    assert add(1, 2) == 3
-
-def test_lists():
-    assert add([1], [2]) == [1, 2]
-
-def test_error():
-    try:
-        add(1, None)
-    except TypeError:
-        return
-    raise AssertionError("no TypeError")
 """
 
 

@@ -2,39 +2,20 @@
 """Functions and classes of tests are run as pytest and unittest would run them."""
 
 import pytest
+from code_programs import FUNCTIONS
 
 from gem.errors import NoVerdict
 from gem.graders.code import CodeGrader
 from gem.graders.code_tests import read_tests
-from gem.sandbox.base import Budget, SandboxFailed
-from gem.sandbox.shared import default_sandbox
+from gem.sandbox.base import Budget
 
 
 @pytest.fixture(scope="module")
-def verdict():
-    try:
-        sandbox = default_sandbox()
-        sandbox.run("pass")
-    except SandboxFailed as error:
-        pytest.skip(f"no backend of the sandbox isolates here: {error}")
+def verdict(sandbox):
     grader = CodeGrader(sandbox, budget=Budget(cpu_s=2.0, wall_s=20.0, memory_mb=256))
     return lambda code, raw, row=None: grader.judge(code, read_tests(raw, row)).info["verdict"]
 
 
-FUNCTIONS = """
-def test_sum():
-    assert add(1, 2) == 3
-
-def test_lists():
-    assert add([1], [2]) == [1, 2]
-
-def test_error():
-    try:
-        add(1, None)
-    except TypeError:
-        return
-    raise AssertionError("no TypeError")
-"""
 PYTEST = "import pytest\n"
 MAKES = """
 def make(a, b):

@@ -765,3 +765,20 @@ def plain_verdict(program: Program, seconds: int = 3) -> str:
             os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return ["AC", "WA", "RE"][code] if 0 <= code < 3 else "TLE"
+
+
+# Tests of a function add, as pytest runs them.
+FUNCTIONS = """
+def test_sum():
+    assert add(1, 2) == 3
+
+def test_lists():
+    assert add([1], [2]) == [1, 2]
+
+def test_error():
+    try:
+        add(1, None)
+    except TypeError:
+        return
+    raise AssertionError("no TypeError")
+"""
