@@ -111,6 +111,15 @@ def test_news_break_the_silence(gated, shown):
     assert lines == []
 
 
+def test_a_long_silence_is_told_again_and_again(shown, monkeypatch):
+    lines, callbacks = shown
+    monkeypatch.setattr(silence, "MOST_S", 0.05)
+    told = threading.Event()
+    callbacks.append(lambda _: len(lines) == 10 and told.set())
+    with silence.Silence("all"):
+        assert told.wait(PATIENCE_S)  # each after twice as long, ten would take 25 seconds
+
+
 def test_a_trouble_is_shown_at_once_while_the_command_runs(shown):
     lines, _ = shown
     with silence.Silence("all", after_s=PATIENCE_S):

@@ -14,6 +14,9 @@ from gem.waiting import describe_waits, hear_trouble, news_at, report_news
 AFTER_S = 5.0
 """Seconds without news after which the line comes; the next one comes after twice as many, and so on."""
 
+MOST_S = 300.0
+"""Seconds after which the next line comes at the latest."""
+
 
 class Silence:
     """A watch over a command, from a thread; it also prints the troubles that are reported."""
@@ -46,7 +49,7 @@ class Silence:
                 wait_s, since = self._after_s, news_at()
             silent_s = perf_counter() - since
             if silent_s >= wait_s:
-                wait_s = 2 * silent_s
+                wait_s = silent_s + min(silent_s, MOST_S)
                 if waits := describe_waits() or self._otherwise:
                     show_line(f"no news for {silent_s:.0f} s; waiting for {waits}")
 
