@@ -1,6 +1,6 @@
 """What runs the functions and classes of tests, as pytest and unittest would, up to the first error.
 
-`gem.graders.assert_forms` puts this text behind the tests, in whose process it runs.
+`gem.graders.code_tests` puts this text behind the tests, in whose process it runs.
 """
 
 # It may import the standard library alone. The tester looks for words in the tests, thus in this text too:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
 from gem.errors import NoVerdict, check_argument, replace_surrogates, text_of_error
-from gem.graders.assert_forms import defines_check, find_imports
+from gem.graders.assert_refusals import defines_check
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import (
     CANDIDATE,
@@ -34,6 +34,7 @@ from gem.graders.code_tests import (
     root,
 )
 from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text, same_value, write_plain
+from gem.graders.python_code import find_imports
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, check_result
 from gem.sandbox.shared import default_sandbox
 

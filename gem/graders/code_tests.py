@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any, Literal, TypeAlias
 
 from gem.errors import BadArgument, check_argument
 from gem.graders.assert_forms import (
     FORMS,
-    check_isolation,
-    check_verdicts,
-    complete_tests,
     find_called_builtins,
     find_free_names,
-    find_imports,
+    find_runs,
     import_submission,
-    parse_code,
-    parse_or_none,
+    read_form,
 )
+from gem.graders.assert_refusals import check_form, check_isolation, check_verdicts
 from gem.graders.compare import check_compare, plain, read_int, write_plain
+from gem.graders.python_code import find_imports, parse_code, parse_or_none
 from gem.plugins import check_parameters
 from gem.tasks.sources import cell
 
@@ -314,6 +314,29 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any], column: Any) -> Code
         imported=tuple(sorted(imported)),
         question=any(" " in text.strip() for text in texts),
     )
+
+
+def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
+    """Return tests that call what would not be called otherwise: `check`, functions and classes of tests.
+
+    `entry` is the argument of `check`, None if the task names no entry point. `preamble` is code before them.
+
+    Raises:
+        BadArgument: for tests that could decide nothing, or need what is not there.
+    """
+    form = read_form(code, entry, preamble)
+    if form is None:
+        return code
+    check_form(form)
+    parts = [code]
+    if runs := find_runs(form):
+        parts.append(f"exec({_read_runner()!r}, __runner__ := {{}})\n__runner__['run_tests']({runs})\n")
+    return "\n\n".join([*parts, *filter(None, [form.call])])
+
+
+@functools.cache
+def _read_runner() -> str:
+    return resources.files("gem.graders").joinpath("assert_runner.py").read_text("utf-8")
 
 
 def _defined_builtins(called: set[str], row: Mapping[str, Any], pieces: Sequence[str]) -> frozenset[str]:
