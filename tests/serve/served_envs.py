@@ -40,6 +40,8 @@ class Obeying(Env):
             raise RuntimeError("/etc/secret-path")
         if word == "broken":
             raise NoVerdict("the tool server is gone")
+        if word == "argument":
+            raise BadArgument("the database's address is wrong")
         if word == "nan":
             return Step("x", float("nan"), False, False, info)
         if word == "error":

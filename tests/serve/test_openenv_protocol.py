@@ -53,7 +53,7 @@ def test_each_id_has_a_path_and_the_first_is_at_the_root(serving, connected):
 
 
 @pytest.mark.parametrize("env_id", ["served:Obeying", "served:Waiting"])
-@pytest.mark.parametrize("action", ["secret", "broken", "nan", "error"])
+@pytest.mark.parametrize("action", ["secret", "broken", "argument", "nan", "error"])
 def test_an_episode_without_verdict_has_no_reward(serving, connected, env_id, action):
     client = connected(serving(env_id))
     client.reset(seed=1)

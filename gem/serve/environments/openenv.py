@@ -318,17 +318,18 @@ async def step(sessions: Sessions, session: Session, data: Mapping[str, Any]) ->
     """Take one action, and return the result of the step.
 
     Raises:
-        CALLERS_FAULT: for a wrong request. Any other failure gives an episode without a verdict.
+        CALLERS_FAULT: for a wrong request. Any other failure gives an episode without a verdict, and so does
+            whatever the environment raises in an episode that goes on: the request was in order.
     """
     if data.get("type") == "list_tools":
         listed = {"tools": tools_of(session.offer.tools)}
         return {"observation": listed, "reward": None, "done": False}
-    action = action_of(data, session.offer.tools)
+    action, was_running = action_of(data, session.offer.tools), session.running
     try:
         return pack_step(await sessions.step(session, action))
-    except CALLERS_FAULT:
-        raise
     except Exception as error:
+        if isinstance(error, CALLERS_FAULT) and not was_running:
+            raise
         return _end_without_verdict(sessions, session, error)
 
 
