@@ -286,6 +286,7 @@ def test_without_a_folder_a_budget_holds_too(capsys):
         (["--temperature", "hot"], "temperature is 'hot'"),
         (["--extra", "[1]"], "accepted: a JSON object"),
         (["--extra", "{1}"], "which is not JSON"),
+        (["--extra", '{"max_tokens": 9}'], "pass max_tokens (--max-tokens)"),
         (["--env", "baseline24"], "a suite is played alone"),
     ],
 )

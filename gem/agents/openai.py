@@ -67,6 +67,16 @@ Api = Literal["chat", "responses", "completions"]
 FORMATS: dict[str, type[WireFormat]] = {"chat": ChatCompletions, "responses": Responses}
 MOST_CUTS = 40  # times that the limit of an answer is lowered because prompt and answer do not fit
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
+OWN_FIELDS = {
+    "model": "name it as the agent's model (--agent openai:MODEL)",
+    **dict.fromkeys(("messages", "input", "instructions", "prompt"), "the conversation is the episode's"),
+    "tools": "they are the environment's",
+    **dict.fromkeys((*LIMIT_FIELDS, "max_output_tokens"), "pass max_tokens (--max-tokens)"),
+    "temperature": "pass temperature (--temperature)",
+    "seed": "each question has a seed of its own",
+    "stream": "pass stream=True (--stream)",
+}
+"""Fields that no `extra` may set, as the agent sets them, and what to do in place of that."""
 
 
 class OpenAIAgent(BaseAgent):
@@ -128,7 +138,7 @@ class OpenAIAgent(BaseAgent):
                 it. It is also lowered where prompt and answer together are too long for the server.
             token_ids: request token ids and log probabilities in vLLM's form (``return_token_ids``); a server
                 that does not know the field may refuse it.
-            extra: further fields of the request, such as ``{"top_p": 0.9}``.
+            extra: further fields of the request, such as ``{"top_p": 0.9}``; none of `OWN_FIELDS`.
             api: the protocol.
             renderer: makes the prompt from a conversation for ``completions``, such as ChatTemplateRenderer;
                 without it the prompt is a transcript (`gem.agents.completions`).
@@ -149,6 +159,9 @@ class OpenAIAgent(BaseAgent):
             raise BadArgument(f"a renderer goes with api='completions'; the server renders for {api!r}.")
         _among("tools", tools, ("native", "text"))
         _among("max_tokens_field", max_tokens_field, ("auto", *LIMIT_FIELDS))
+        for name, instead in OWN_FIELDS.items():
+            if name in (extra or ()):
+                raise BadArgument(f"extra has {name!r}, which the agent sets itself: {instead}.")
         self.model = model
         self.endpoint = replace(endpoint or Endpoint(), **connection)
         base_url = self.endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL

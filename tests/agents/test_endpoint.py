@@ -33,6 +33,7 @@ from gem.testing.stub_server import (
 from gem.tools import calls
 from gem.waiting import hear_trouble
 
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 OpenAIAgent = pytest.importorskip("gem.agents.openai", exc_type=ImportError).OpenAIAgent
 
 TOOLS = (ToolSpec("search", "Search.", {"type": "object", "properties": {"q": {"type": "string"}}}),)
@@ -519,8 +520,8 @@ def test_headers_of_the_callers_take_the_place_of_ours(monkeypatch):
 
 
 def test_a_field_of_the_callers_own_is_never_changed():
-    with StubServer(refusing("seed", "max_tokens")) as server:
-        error = error_of(server, extra={"seed": 1, "max_tokens": 5})
+    with StubServer(refusing("logprobs", "stream_options")) as server:
+        error = error_of(server, extra={"logprobs": True, "stream_options": {}})
         assert type(error) is NoVerdict
         assert len(server.requests) == 1
 
@@ -811,6 +812,12 @@ def test_a_key_that_no_header_can_have_is_told_without_it(monkeypatch, key):
 def test_bad_options_are_refused(options):
     with pytest.raises(BadArgument):
         OpenAIAgent("tiny", base_url="http://127.0.0.1:1/v1", **options)
+
+
+@pytest.mark.parametrize("name", ["messages", "instructions", "model", "tools", "stream", "seed", *LIMITS])
+def test_a_field_that_the_agent_sets_itself_is_no_extra_field(name):
+    with pytest.raises(BadArgument, match=f"extra has '{name}', which the agent sets itself: "):
+        OpenAIAgent("tiny", base_url="http://127.0.0.1:1/v1", extra={"top_p": 0.5, name: 5})
 
 
 def test_settings_that_differ_from_the_usual_are_in_the_record():
