@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from gem import seeding
 from gem.closing import Closing
-from gem.content import Obs, ToolSpec, check_obs, written_tools
+from gem.content import Image, Obs, Text, ToolSpec, check_obs, written_tools
 from gem.errors import (
     BadAction,
     BadArgument,
@@ -475,6 +475,35 @@ def check_info(info: Any) -> None:
     """
     if type(info) is not dict and not isinstance(info, Mapping):
         raise ContractBroken(f"the environment's info is a {type(info).__name__}; it must be a dict.")
+
+
+def copy_info(info: Any) -> dict[str, Any]:
+    """Return a copy of an environment's info, down to what can be changed: the environment may reuse it.
+
+    Raises:
+        ContractBroken: for an info that is no mapping.
+    """
+    check_info(info)
+    copied: dict[str, Any] = _copy_nested(info if type(info) is dict else dict(info))
+    return copied
+
+
+def _copy_nested(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        if not value:
+            return {}
+        return {key: each if type(each) in _PLAIN else _copy_nested(each) for key, each in value.items()}
+    if kind is list or kind is tuple or kind is set:
+        copies = [each if type(each) in _PLAIN else _copy_nested(each) for each in value]
+        return copies if kind is list else kind(copies)
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # a lock or a connection: the copy has the object itself
+        return value
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None), bytes, Text, Image))  # these do not change
 
 
 def check_flag(value: Any) -> bool:

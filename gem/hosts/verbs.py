@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gem import registry
-from gem.core import Env, check_start, check_step
+from gem.core import Env, check_start, check_step, copy_info
 from gem.errors import NoVerdict, WorkerDied, text_of_error
 from gem.record import Failure
 from gem.specs import TaskRef
@@ -49,19 +49,22 @@ def introduce(env: Env) -> tuple[str | None, int | None]:
 def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
     """Step `env`; if that ends its episode and `next_seed` is given, start the next one.
 
+    Infos are copies, as an environment may change those that it returned.
+
     If the next episode breaks in its reset, the end of this one remains valid: obs is None, and the failure
     is ``info["error"]``.
 
     Raises:
         ContractBroken, BadArgument: for a value of another type. Others: what the environment raised.
     """
-    step = check_step(env.step(action))
-    obs, reward, terminated, truncated, info = step
+    obs, reward, terminated, truncated, info = check_step(env.step(action))
+    info = copy_info(info)
     if next_seed is None or not (terminated or truncated):
-        return step
+        return obs, reward, terminated, truncated, info
     final = {"final_obs": obs, "final_info": info}
     try:
         obs, info = check_start(env.reset(seed=next_seed))
+        info = copy_info(info)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # exit() too

@@ -29,15 +29,14 @@ from __future__ import annotations
 import platform
 from asyncio import CancelledError
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from time import perf_counter
 from typing import Any, TypeAlias
 
 from gem import seeding
-from gem.content import Image, Text, check_obs, tools_in
-from gem.core import check_flag, check_info, check_reward
+from gem.content import check_obs, tools_in
+from gem.core import check_flag, check_reward, copy_info
 from gem.dialogue import Dialogue
 from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied, text_of_error
 from gem.history import CHAT, LAST, HistoryPolicy
@@ -247,8 +246,8 @@ class _Progress:
             )
         record = self.record
         for seat, info in infos.items():
-            record.starts[seat] = _copy_info(info)
-            record.ends[seat] = SeatEnd(info=_copy_info(info))
+            record.starts[seat] = copy_info(info)
+            record.ends[seat] = SeatEnd(info=copy_info(info))
         for seat, end in record.ends.items():
             if seat in obs:
                 end.observation = check_obs(obs[seat])
@@ -375,7 +374,7 @@ class _Progress:
         self, seat: str, obs: Any, reward: Any, terminated: Any, truncated: Any, info: Any, step_s: float
     ) -> None:
         """Enter the result of one seat; in an environment of several, `obs` is None where it does not act."""
-        info, end = _copy_info(info), self.record.ends[seat]
+        info, end = copy_info(info), self.record.ends[seat]
         reward = check_reward(reward)
         terminated, truncated = check_flag(terminated), check_flag(truncated)
         if obs is not None or not self.several:
@@ -462,32 +461,6 @@ def _check_recorded(turns: Sequence[Turn], number: int, seat: str) -> Turn:
             "between two steps, and its environment must be determined by its seed."
         )
     return turns[number]
-
-
-def _copy_nested(value: Any) -> Any:
-    """Copy a value of an info: an environment may later change the objects that it returned."""
-    kind = type(value)
-    if kind is dict:
-        if not value:
-            return {}
-        return {key: each if type(each) in _PLAIN else _copy_nested(each) for key, each in value.items()}
-    if kind is list or kind is tuple or kind is set:
-        copies = [each if type(each) in _PLAIN else _copy_nested(each) for each in value]
-        return copies if kind is list else kind(copies)
-    try:
-        return deepcopy(value)
-    except Exception:  # a lock or a connection: the record has the object itself
-        return value
-
-
-_PLAIN = frozenset((str, int, float, bool, type(None), bytes, Text, Image))  # these do not change
-
-
-def _copy_info(info: Any) -> dict[str, Any]:
-    """Return a copy of an environment's info."""
-    check_info(info)
-    copy: dict[str, Any] = _copy_nested(info if type(info) is dict else dict(info))
-    return copy
 
 
 def _add_parts(before: dict[str, float], parts: Any) -> dict[str, float] | None:

@@ -68,6 +68,24 @@ class Fragile(Scripted):
         return start
 
 
+class Reusing(Env):
+    """Returns the same info, and the same list in it, from every call."""
+
+    def __init__(self) -> None:
+        self.info = {"success": False, "said": []}
+
+    def reset(self, seed: int | None = None) -> Start:
+        super().reset(seed)
+        self.info["success"] = False
+        self.info["said"].clear()
+        return Start("A door.", self.info)
+
+    def step(self, action: str) -> Step:
+        self.info["success"] = action == "open"
+        self.info["said"].append(action)
+        return Step(action, 1.0, action == "open", False, self.info)
+
+
 class OddError(Exception):
     """Cannot be unpickled: its constructor takes two arguments."""
 

@@ -33,10 +33,11 @@ def registered():
     ids = {
         "served:Obeying": {},
         "served:Waiting": {"waits": True},
+        "served:Reusing": {"entry_point": "served_envs:Reusing"},
         "served:Divided": {"splits": ("train", "test")},
     }
     for env_id, claims in ids.items():
-        register(EnvSpec(env_id, "served_envs:Obeying", **claims))
+        register(EnvSpec(env_id, **{"entry_point": "served_envs:Obeying", **claims}))
     yield
     for env_id in ids:
         del ENV_REGISTRY[env_id]

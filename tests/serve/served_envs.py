@@ -64,3 +64,19 @@ class Obeying(Env):
         if self._phase != "closed":
             self.closed.append(id(self))
         super().close()
+
+
+class Reusing(Env):
+    """Returns the same info from every call; the first step ends the episode."""
+
+    def __init__(self) -> None:
+        self.info = {"success": False}
+
+    def reset(self, seed: int | None = None) -> Start:
+        super().reset(seed)
+        self.info["success"] = False
+        return Start("A door.", self.info)
+
+    def step(self, action: str) -> Step:
+        self.info["success"] = True
+        return Step("It is open.", 1.0, True, False, self.info)

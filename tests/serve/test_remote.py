@@ -243,6 +243,14 @@ def test_a_vector_is_the_same_on_the_remote_host(serving, until, backend):
     until(lambda: len(server.application.sessions) == 0, "a session stayed open")
 
 
+def test_a_final_info_of_the_last_step_that_is_allowed_is_no_later_one(serving):
+    server = serving("served:Reusing", limits={"steps": 1})
+    with gem.make_vec("served:Reusing", backend=f"remote:{server.url}") as envs:
+        envs.reset()
+        info = envs.step(["open"])[4][0]
+    assert (info["final_info"]["success"], info["success"]) == (True, False)
+
+
 def test_a_runner_records_the_same_episodes_on_the_remote_host(serving):
     server = serving(GUESS, "multi:ConnectFour-v0")
     ids = [*server.application.offers]

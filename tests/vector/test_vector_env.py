@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clocks import Clock
-from host_envs import Fragile, Scripted
+from host_envs import Fragile, Reusing, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -221,6 +221,22 @@ def test_same_step_begins_the_next_episode_and_keeps_the_end(backend: str) -> No
         assert infos[0]["final_info"] == {"turn": 2}
         assert "pid" in infos[0]  # the info of the new episode's reset
         assert vec.step(["three"])[4][0]["turn"] == 1
+
+
+@ANY
+@pytest.mark.parametrize("mode", ["same_step", "next_step"])
+def test_infos_stay_as_they_were_returned(backend: str, mode: str) -> None:
+    with VectorEnv([Reusing], backend, seed=0, autoreset_mode=mode) as vec:
+        infos = [vec.reset()[1][0]]
+        infos += [vec.step([action])[4][0] for action in ("knock", "open", "knock", "open")]
+    won = {"success": True, "said": ["knock", "open"]}
+    start = {"success": False, "said": []}
+    first = {"success": False, "said": ["knock"]}
+    if mode == "same_step":
+        again = {**start, "final_obs": "open", "final_info": won}
+        assert infos == [start, first, again, first, again]
+    else:
+        assert infos == [start, first, won, start, {"success": True, "said": ["open"]}]
 
 
 @ANY
