@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gem.errors import BadArgument
+from gem.hiding import hide_secrets
+
+PUBLIC_URL = "https://api.openai.com/v1"
 
 USUAL_KEY = "OPENAI_API_KEY"
 """The environment variable of a key where none is named."""
@@ -69,12 +72,19 @@ class Endpoint:
         """The key, as the environment has it now; empty if there is none."""
         return os.environ.get(self.api_key_env, "").strip()
 
+    @property
+    def address(self) -> str:
+        """The address, as the environment has it now if it was not given."""
+        return self.base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL
+
     def hide_secrets(self, text: str) -> str:
-        """Return a text without the key and the values of headers, which a server may repeat."""
-        for secret in (self.key, *(self.headers or {}).values()):
-            if len(secret) >= 8:
-                text = text.replace(secret, "***")
-        return text
+        """Return a text without what a server may repeat, whole or cut, of the key, headers and address."""
+        return hide_secrets(text, (self.key, *(self.headers or {}).values()), self.address)
+
+    def place(self, path: str) -> str:
+        """Return the address of a path below this one; its query stays behind the path."""
+        place, mark, query = self.address.partition("?")
+        return place.rstrip("/") + path + mark + query
 
 
 def check_key(variable: str) -> None:

@@ -14,6 +14,7 @@ from gem import models
 from gem.agent_names import AGENTS, AgentName
 from gem.agents.endpoint import Endpoint, check_key
 from gem.errors import BadArgument, check_argument, check_least, check_seconds, did_you_mean, text_of_error
+from gem.hiding import hide_credentials
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.plugins import declares, load
 from gem.record import Agent, AgentInfo, Episode
@@ -93,7 +94,7 @@ class AgentByName:
     def info(self) -> AgentInfo:
         """The agent's name, and its model if an endpoint has it."""
         endpoint = _ENDPOINT.fullmatch(self.name)
-        return AgentInfo(self.name, None if endpoint is None else endpoint[1])
+        return AgentInfo(hide_credentials(self.name), None if endpoint is None else endpoint[1])
 
     def make(self) -> Agent:
         """Make the agent.
@@ -109,15 +110,6 @@ _MISWRITTEN = re.compile(r"@$|@[^@/]*:\d|@localhost\b|@\S+/v1/?$|:/|https?//", r
 """What a model's name has where the address behind it was not read as one."""
 _FILE = re.compile(r"[^@:]+\.py(@[0-9a-f]{12})?:.+", re.DOTALL)
 _MODULE = re.compile(r"[a-zA-Z_][\w.]*:[a-zA-Z_][\w.]*")
-
-
-HIDDEN = "***"
-"""The text that replaces a password."""
-
-
-def hide_password(name: str) -> str:
-    """Return an agent's name, or any text, with the passwords of its addresses hidden."""
-    return re.sub(r"://[^/@\s]*@", f"://{HIDDEN}@", name)
 
 
 def without_address(name: str) -> str:

@@ -43,6 +43,7 @@ from gem.agents.responses import Responses
 from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
+from gem.hiding import plain_address
 from gem.proxies import through_proxy
 from gem.record import DISCARDED, AgentInfo, Ask, Attempts, Reply
 from gem.seeding import stream as seeded
@@ -53,7 +54,6 @@ from gem.waiting import report_trouble
 with needs_extra("OpenAIAgent", "httpx", "openai"):
     import httpx
 
-PUBLIC_URL = "https://api.openai.com/v1"
 LONGEST_WAIT_S = 60.0
 PLAIN_QUESTION = Message("user", "Say yes.")
 MOST_SPARED = 20  # tries of an ask that do not count, because the server was busy with other asks
@@ -164,12 +164,12 @@ class OpenAIAgent(BaseAgent):
                 raise BadArgument(f"extra has {name!r}, which the agent sets itself: {instead}.")
         self.model = model
         self.endpoint = replace(endpoint or Endpoint(), **connection)
-        base_url = self.endpoint.base_url or os.environ.get("OPENAI_BASE_URL") or PUBLIC_URL
         self._format = Completions(renderer) if api == "completions" else FORMATS[api]()
         self._vocabulary = None if renderer is None else renderer.vocab_hash
-        self.url = _check_url(base_url.rstrip("/") + self._format.path)
-        own = httpx.URL(base_url.rstrip("/")).copy_with(userinfo=b"", query=None, fragment=None)
-        self._recorded_address = self.endpoint.hide_secrets(str(own))
+        self.url = _check_url(self.endpoint.place(self._format.path))
+        self._recorded_address = self.endpoint.hide_secrets(
+            str(httpx.URL(plain_address(self.endpoint.place(""))))
+        )
         self.temperature, self.max_tokens = temperature, max_tokens
         self.token_ids, self.extra = token_ids, dict(extra or {})
         self._options = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
@@ -530,8 +530,8 @@ class OpenAIAgent(BaseAgent):
 
     @property
     def _address(self) -> str:
-        """The address without its password."""
-        return str(httpx.URL(self.url).copy_with(userinfo=b""))
+        """The address without its secrets."""
+        return self.endpoint.hide_secrets(plain_address(self.url))
 
     # -- one request
 
@@ -741,7 +741,7 @@ async def _read_error(response: httpx.Response) -> Said:
 def redirect_of(response: httpx.Response) -> str:
     """Return the address that a redirect names, for an error: no redirect is followed."""
     moved = 300 <= response.status_code < 400
-    return f" to {response.headers.get('Location', '')[:EXCERPT]!r}" if moved else ""
+    return f" to {plain_address(response.headers.get('Location', ''))[:EXCERPT]!r}" if moved else ""
 
 
 def _read_call(body: bytes) -> str | None:

@@ -106,22 +106,24 @@ class TokenServerAgent(OpenAIAgent):
         self._shape = shape = AnswerShape(renderer, tools, prefix, stop)
         if not temperature >= 0 or max_tokens < 1:
             raise BadArgument(f"got {temperature=}, {max_tokens=}; accepted: 0 or more, 1 or more.")
-        self._root = url.rstrip("/").removesuffix("/v1")
+        place, mark, query = url.partition("?")
+        base_url = place.rstrip("/").removesuffix("/v1") + mark + query
         super().__init__(
             model,
             endpoint=endpoint or Endpoint(api_key_env="TOKEN_SERVER_API_KEY"),
             temperature=temperature,
             max_tokens=max_tokens,
             max_tokens_field="max_tokens",
-            **{**connection, "base_url": self._root},
+            **{**connection, "base_url": base_url},
         )
+        self._root = self._recorded_address
         self.renderer, self.protocol, self.context = renderer, protocol, context
         self.tools, self.prefix, self.stop = shape.tools, prefix, shape.stop
         self.prefix_ids = shape.prefix_ids
         self._tokens: TokenFormat = FORMATS[protocol](
             renderer, _size(renderer) if vocabulary is None else vocabulary, temperature == 0, self.stop
         )
-        self._format, self.url = self._tokens, self._root + self._tokens.path
+        self._format, self.url = self._tokens, self.endpoint.place(self._tokens.path)
         self.weights_folder = None if weights_folder is None else Path(weights_folder).resolve()
         self._load_timeout = httpx.Timeout(load_s, connect=self.endpoint.connect_s)
         self._written: Path | None = None  # the last folder written here that the server loaded
@@ -234,7 +236,7 @@ class TokenServerAgent(OpenAIAgent):
             except NoVerdict as error:
                 self._doubt = f"{self._root} did not load version {version}: {error}. Publish again."
                 if isinstance(error.__cause__, httpx.ConnectError):
-                    where = f"{self._root}{through_proxy(self._root)}"
+                    where = f"{self._root}{through_proxy(self.url)}"
                     self._doubt = f"no server answers at {where}; start it there, or name another."
                 raise AgentUnavailable(self._doubt) from error
             self._doubt = ""
@@ -249,10 +251,10 @@ class TokenServerAgent(OpenAIAgent):
         try:
             async with clients.one() as client:
                 response = await client.post(
-                    self._root + path, content=content, headers=headers, timeout=self._load_timeout
+                    self.endpoint.place(path), content=content, headers=headers, timeout=self._load_timeout
                 )
         except (httpx.HTTPError, OSError) as error:
-            at = through_proxy(self._root)
+            at = through_proxy(self.url)
             why = f"{path}{at} was not answered: {type(error).__name__} {error}"
             raise NoVerdict(self.endpoint.hide_secrets(why)) from error
         if response.status_code == 404 and optional:
@@ -265,7 +267,8 @@ class TokenServerAgent(OpenAIAgent):
         try:
             read = response.json() if response.content else {}
         except (ValueError, RecursionError) as error:
-            raise NoVerdict(f"{path} did not answer with JSON: {response.text[:EXCERPT]!r}") from error
+            why = f"{path} did not answer with JSON: {response.text[:EXCERPT]!r}"
+            raise NoVerdict(self.endpoint.hide_secrets(why)) from error
         return read if isinstance(read, dict) else {}
 
     def logprobs(self, ids: Sequence[int]) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from gem import seeding
-from gem.agents.named import HIDDEN, AgentSettings, hide_password, used_settings
+from gem.agents.named import AgentSettings, used_settings
 from gem.cli.eval_report import Terminal
 from gem.cli.players import PLAYERS, local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
@@ -27,6 +27,7 @@ from gem.evals.instances import Count
 from gem.evals.suite import Entry, Suite, known_suites, load_suite
 from gem.evals.usage import EpisodePrice, Prices
 from gem.files import read_text
+from gem.hiding import HIDDEN, hide_credentials
 from gem.naming import changed_files, fix_name
 from gem.registry import accept_settings
 from gem.source_files import named_before
@@ -260,7 +261,9 @@ def _stored_command(out: Path | None) -> tuple[list[str], bool]:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadArgument(f"{out / 'command.json'} is not a list of strings.")
     if any(HIDDEN in word for word in words):
-        raise BadArgument("the stored command has its password left out; give the whole command again.")
+        raise BadArgument(
+            "the stored command has an address without its password or key; give the whole command again."
+        )
     return words, named_before("command", text)
 
 
@@ -281,7 +284,7 @@ def _words(given: Any) -> list[str]:
             words += [word for part in value for word in _flag_words(flag, part)]
         elif value is not None and value is not False and value != "" and value != each.default:
             words += _flag_words(flag, str(value))
-    return [hide_password(word) for word in words]
+    return [hide_credentials(word) for word in words]
 
 
 def _fix_names(given: Arguments) -> Arguments:
@@ -354,9 +357,8 @@ def _report_unused(given: Arguments, agents: Sequence[str]) -> None:
     if flags:
         have, use = ("has", "it") if len(flags) == 1 else ("have", "them")
         do = "does" if len(agents) == 1 else "do"
-        line = (
-            f"{', '.join(flags)} {have} no effect: {', '.join(map(hide_password, agents))} {do} not use {use}"
-        )
+        named = ", ".join(map(hide_credentials, agents))
+        line = f"{', '.join(flags)} {have} no effect: {named} {do} not use {use}"
         print(printable(line), file=sys.stderr)
 
 

@@ -15,7 +15,6 @@ from gem.agents.base import LoopThread, answers_one_by_one
 from gem.agents.named import (
     AgentByName,
     AgentSettings,
-    hide_password,
     is_named,
     make_agent,
     without_address,
@@ -42,6 +41,7 @@ from gem.evals.suite_stores import EPISODES_FILE, CountedStore, open_store
 from gem.evals.usage import Budget, Prices, together
 from gem.files import read_json
 from gem.graders.functions import ping_judges
+from gem.hiding import hide_credentials
 from gem.hosts.ray_cluster import Cluster
 from gem.naming import without_digest
 from gem.record import Agent, Episode, Limits
@@ -705,7 +705,7 @@ def _label(agents: Players) -> dict[str, str | Agent | AgentByName]:
     if isinstance(agents, Agent):
         return {getattr(getattr(agents, "info", None), "agent", type(agents).__name__): agents}
     names = [agents] if isinstance(agents, str) else list(agents)
-    labels = [hide_password(name) for name in names]
+    labels = [hide_credentials(name) for name in names]
     if len({*labels}) < len(labels):
         raise BadArgument("an agent was named twice; once is enough.")
     return dict(zip(labels, names, strict=True))

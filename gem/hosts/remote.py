@@ -22,6 +22,7 @@ from msgspec import UNSET
 
 from gem.core import Env
 from gem.errors import BadArgument, NoVerdict, WorkerDied, needs_extra
+from gem.hiding import plain_address
 from gem.hosts import wire
 from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, overdue
 from gem.registry import Maker
@@ -90,6 +91,7 @@ class Remote(Host):
     ) -> None:
         super().__init__(call_s)
         self.url = _check_url(address or os.environ.get("GEM_SERVE_URL") or "")
+        self._place = plain_address(self.url)
         self._token = token or os.environ.get("GEM_SERVE_TOKEN") or None
         self._patience_s = patience_s
         self._connection: ClientConnection | None = None
@@ -333,7 +335,7 @@ class Remote(Host):
         """Connect again and resend all requests in flight; without a server, all of them have died."""
         self._shorten(lost)
         until = monotonic() + (self._patience_s if self._met else min(self._patience_s, FIRST_S))
-        why: Exception = WorkerDied(f"the server at {self.url} closes every connection without an answer.")
+        why: Exception = WorkerDied(f"the server at {self._place} closes every connection without an answer.")
         self._fruitless += 1
         while self._fruitless <= FRUITLESS:
             self._drop()
@@ -346,10 +348,10 @@ class Remote(Host):
                 if isinstance(failed, ConnectionRefused) and failed.status < 500:
                     unknown = failed.status == 401
                     hint = ": the token is missing or wrong; set GEM_SERVE_TOKEN." if unknown else "."
-                    why = BadArgument(f"{self.url} answers {failed.answer}{hint}")
+                    why = BadArgument(f"{self._place} answers {failed.answer}{hint}")
                     break
                 self._shorten(failed)
-                why = WorkerDied(f"the server at {self.url} cannot be reached: {failed}")
+                why = WorkerDied(f"the server at {self._place} cannot be reached: {failed}")
                 if monotonic() >= until:
                     break
                 Event().wait(RETRY_S)
@@ -371,7 +373,7 @@ class Remote(Host):
             self._frame_bytes //= 4
             return
         self._fruitless = 0
-        why = f"a call of {sizes[longest]:,} bytes is more than {self.url} accepts in one message."
+        why = f"a call of {sizes[longest]:,} bytes is more than {self._place} accepts in one message."
         self._done.append(Outcome(self._flights.pop(longest).index, None, NoVerdict(why)))
 
     def _close(self) -> None:

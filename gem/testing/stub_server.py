@@ -106,6 +106,7 @@ class StubServer(Closing):
 
     def response(self, body: Body, path: str) -> RawAnswer:
         """Return the response to a request."""
+        path = path.partition("?")[0]
         if path not in _WHOLE:
             return RawAnswer(404)
         answer = self.answer(body) if callable(self.answer) else self.answer

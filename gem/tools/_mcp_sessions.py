@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gem.errors import needs_extra
+from gem.hiding import hide_secrets, plain_address
 
 if TYPE_CHECKING:
     from mcp import ClientSession, types
@@ -48,7 +49,11 @@ class Server:
     cwd: str | None = None
 
     def __str__(self) -> str:
-        return f"the MCP server {self.name!r} ({self.url or self.command})"
+        return f"the MCP server {self.name!r} ({plain_address(self.url) or self.command})"
+
+    def hide(self, text: str) -> str:
+        """Return a text without the secrets of the address and the headers."""
+        return hide_secrets(text, self.headers.values(), self.url)
 
 
 class _Loop:

@@ -274,11 +274,13 @@ class MCPTool(BaseTool):
         except Exception as error:
             code = getattr(error, "code", None)
             if isinstance(code, int) and (code == _INVALID_PARAMS or code not in _RESERVED):
-                raise ToolError(cut_middle(f"{name}: {error}", self.max_chars)) from error
-            raise NoVerdict(
+                refusal = session.server.hide(f"{name}: {error}")
+                raise ToolError(cut_middle(refusal, self.max_chars)) from error
+            why = (
                 f"{session.server} failed in a call of {name}: {type(error).__name__}: {error!s:.300}."
                 f"{session.last_words} The call may have happened, so it was not repeated."
-            ) from error
+            )
+            raise NoVerdict(session.server.hide(why)) from error
         if answer.result_type == "input_required":
             raise ToolError(f"{name} asks for more input before it goes on, which nobody gives here.")
         return self._result(answer)
@@ -324,7 +326,8 @@ class MCPTool(BaseTool):
                 if not left:
                     check = "URL" if server.url else "command by hand"
                     where = f"{server}{through_proxy(server.url or '')}"
-                    raise NoVerdict(f"{where} cannot be reached: {error} Check its {check}.") from error
+                    why = f"{where} cannot be reached: {error} Check its {check}."
+                    raise NoVerdict(server.hide(why)) from error
         raise AssertionError  # the last try returns or raises
 
     def _healthy(self, server: Server) -> bool:
@@ -341,7 +344,7 @@ class MCPTool(BaseTool):
         try:
             tools = session.tools(self.timeout)
         except Exception as error:
-            raise NoVerdict(f"{server} does not list its tools: {error!s:.300}") from error
+            raise NoVerdict(server.hide(f"{server} does not list its tools: {error!s:.300}")) from error
         unique: dict[str, tuple[str, str, Any]] = {}
         for tool in tools:
             if _NAME.fullmatch(tool.name):

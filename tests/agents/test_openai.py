@@ -434,3 +434,31 @@ def test_the_recorded_address_has_no_secret(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1")
     agent = OpenAIAgent("m", base_url="https://me:pass@host/sk-secret-1/v1?token=x#y")
     assert agent.info.address == "https://host/***/v1"
+
+
+def test_a_server_that_repeats_secrets_tells_none_of_them(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-1")
+    options = {"retries": 0, "headers": {"X-Key": "Bearer header-secret"}, "max_tokens_field": "max_tokens"}
+    for said in ("sk-very-secret-1", "header-secret", "query-secret", "p" * 285 + " sk-very-secret-1"):
+        for answer in (RawAnswer.error(400, said), {"error": {"message": said}}):
+            with StubServer(answer) as server:
+                url = server.base_url.replace("http://", "http://me:hidden@") + "?key=query-secret"
+                with (
+                    OpenAIAgent("tiny", base_url=url, **options) as agent,
+                    pytest.raises(BatchBroken) as caught,
+                ):
+                    agent([ask()])
+            (told,) = map(str, caught.value.answers)
+            assert f"{server.base_url}/chat/completions answered" in told
+            assert "***" in told
+            for secret in ("secret", "sk-very", "hidden"):
+                assert secret not in told
+
+
+def test_the_query_of_an_address_stays_behind_the_path():
+    with StubServer("x") as server:
+        for url in (server.base_url + "?api-version=1", server.base_url + "/?api-version=1"):
+            with OpenAIAgent("tiny", base_url=url) as agent:
+                agent([ask()])
+                assert agent.info.address == server.base_url
+        assert server.paths == ["/v1/chat/completions?api-version=1"] * 2

@@ -197,13 +197,13 @@ def test_a_server_that_is_gone_is_tried_for_a_while(
     pause = SimpleNamespace(wait=clock.advance)
     monkeypatch.setattr(remote, "open_web_socket", connect)
     monkeypatch.setattr(remote, "Event", lambda: pause)
-    with Remote(address="http://127.0.0.1:1", patience_s=patience_s) as host:
+    with Remote(address="http://me:hidden@127.0.0.1:1", patience_s=patience_s) as host:
         host._met = met
         index = host.add(remote.Elsewhere(TaskRef("test:Any")))
         host.submit(index, "reset", (1,))
         (outcome,) = host.ready()
     assert isinstance(outcome.error, WorkerDied)
-    assert "cannot be reached" in str(outcome.error)
+    assert "the server at http://127.0.0.1:1 cannot be reached" in str(outcome.error)
     assert tries[-1] - tries[0] == pytest.approx(seconds)
     assert len(tries) == pytest.approx(seconds / remote.RETRY_S, abs=2.1)
 

@@ -174,6 +174,17 @@ def test_a_second_answer_of_an_openenv_server_is_not_taken_for_the_next_one():
                 env.step("act")
 
 
+def test_the_password_of_an_openenv_server_is_not_told():
+    with serve(lambda socket: socket.close(), "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.socket.getsockname()[1]}"
+        with (
+            gem.make(f"openenv:http://me:hidden@{place}") as env,
+            pytest.raises(NoVerdict, match=f"the server at http://{place} is gone"),
+        ):
+            env.reset(seed=1)
+
+
 def carried_out(host, commands):
     host.submit_all(commands)
     outcomes = []

@@ -1,5 +1,6 @@
 """MCPTool against real servers: ours over stdio and HTTP, and one from the registry where it is installed."""
 
+import http.server
 import json
 import multiprocessing
 import os
@@ -242,6 +243,23 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path):
 def test_a_server_that_cannot_be_reached_is_no_verdict(config):
     with pytest.raises(NoVerdict, match="cannot be reached"):
         MCPTool(config).reset(0)
+
+
+def test_errors_have_no_secret_of_the_server():
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(401)
+            self.end_headers()
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}/mcp"
+        tool = MCPTool(f"http://me:hidden@{place}?apiKey=my-secret-key")
+        with pytest.raises(NoVerdict, match=f"http://{place}. cannot be reached") as failed:
+            tool.reset(0)
+        server.shutdown()
+    assert "hidden" not in str(failed.value)
+    assert "secret" not in str(failed.value)
 
 
 def test_a_server_that_accepts_and_says_nothing_is_no_verdict():

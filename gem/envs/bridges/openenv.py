@@ -30,6 +30,7 @@ from gem.errors import (
     check_seconds,
     needs_extra,
 )
+from gem.hiding import hide_secrets, plain_address
 from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 
@@ -160,6 +161,13 @@ class OpenEnvEnv(Env):
 
     # -- messages
 
+    @property
+    def _place(self) -> str:
+        return plain_address(self.url)
+
+    def _hide(self, why: str) -> str:
+        return hide_secrets(why, self.headers.values(), self.url)
+
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and return the data of the answer.
 
@@ -173,10 +181,11 @@ class OpenEnvEnv(Env):
             socket.send(json.dumps(message))
             answer = json.loads(socket.recv(self.call_s))
         except ConnectionRefused as refused:
-            raise BadArgument(f"{self.url} answers {refused.answer}.") from refused
+            raise BadArgument(f"{self._place} answers {refused.answer}.") from refused
         except (OSError, EOFError, WebSocketException, ValueError, RecursionError) as error:
             self._drop()  # or a late answer would be taken for the next one's
-            raise WorkerDied(f"the server at {self.url} is gone: {type(error).__name__}: {error}") from error
+            why = f"the server at {self._place} is gone: {type(error).__name__}: {error}"
+            raise WorkerDied(self._hide(why)) from error
         data = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(data, dict):
             raise NoVerdict(f"the server's answer is unreadable: {answer!r:.200}")
@@ -235,8 +244,8 @@ class OpenEnvEnv(Env):
             usual = [name for name in USUAL_FIELDS if name in known]
             if len(known) != 1 and not usual:
                 raise BadArgument(
-                    f"actions at {self.url} have the fields {', '.join(known) or 'unknown'}; say which one a "
-                    "text fills: field=..."
+                    f"actions at {self._place} have the fields {', '.join(known) or 'unknown'}; say which "
+                    "one a text fills: field=..."
                 )
             self.field = usual[0] if usual else known[0]
         return self.field
@@ -257,7 +266,8 @@ class OpenEnvEnv(Env):
                     name: each.get("type") for name, each in properties.items() if name != "metadata"
                 }
             except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
-                raise WorkerDied(f"the server at {self.url} shows no schema of actions: {error}") from error
+                why = f"the server at {self._place} shows no schema of actions: {error}"
+                raise WorkerDied(self._hide(why)) from error
         return self._fields
 
     def _obs(self, result: dict[str, Any]) -> Obs:

@@ -12,6 +12,7 @@ from gem.content import ToolSpec, tools_in
 from gem.core import Env, Start, Step
 from gem.envs.bridges.addresses import split
 from gem.errors import BadArgument, EnvClosed
+from gem.hiding import plain_address
 from gem.hosts import wire
 from gem.hosts.base import NO_KWARGS
 from gem.hosts.remote import Elsewhere, Remote
@@ -73,9 +74,8 @@ class RemoteEnv(Env):
             self._index = link.host.add(Elsewhere(task))
             about = link.host.about(self._index)
             if about.seats != ["agent"]:
-                raise BadArgument(
-                    f"{task.spec} has several seats; play it with host='remote:{link.host.url}' instead."
-                )
+                host = f"remote:{plain_address(link.host.url)}"
+                raise BadArgument(f"{task.spec} has several seats; play it with {host=} instead.")
         except BaseException:
             link.host.close()
             raise

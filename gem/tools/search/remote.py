@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from gem.errors import BadArgument, needs_extra
+from gem.hiding import plain_address
 from gem.proxies import through_proxy
 from gem.tools.search.base import Hit, OpenedEngine, SearchFailed, check_topk, plain
 from gem.tools.search.corpus import document_of
@@ -85,14 +86,17 @@ class RemoteEngine(OpenedEngine):
             status, body = self._try(method, url, request)
             if status == 200:
                 return body
-            why = f"answered {status}: {body[:300]!r}" if status else f"did not answer: {body.decode()}"
+            why = (
+                f"answered {status}: {self._quote(body, 300)}"
+                if status
+                else f"did not answer: {body.decode()}"
+            )
             if status and status not in retried:
                 break
             if tries <= self.retries:
                 time.sleep(min(self.backoff_s * 2 ** (tries - 1) * (0.5 + jitter.random()), LONGEST_WAIT_S))
-        for name in self.key_names:
-            why = why.replace(os.environ.get(name) or "\0", f"${name}")
-        failed = SearchFailed(f"{url}{through_proxy(url)} {why} (tried {tries} time{'s' * (tries > 1)})")
+        place = f"{plain_address(url)}{through_proxy(url)}"
+        failed = SearchFailed(f"{place} {why} (tried {tries} time{'s' * (tries > 1)})")
         failed.status = status
         raise failed
 
@@ -105,7 +109,7 @@ class RemoteEngine(OpenedEngine):
         try:
             with self._connections().stream(method, url, **request) as response:
                 if response.has_redirect_location:
-                    place = response.headers["Location"][:120]
+                    place = plain_address(response.headers["Location"])[:120]
                     return response.status_code, f"a redirect to {place!r}, which is not followed".encode()
                 for chunk in response.iter_bytes():
                     body += chunk
@@ -116,6 +120,12 @@ class RemoteEngine(OpenedEngine):
                 return response.status_code, bytes(body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return 0, f"{type(error).__name__}: {error}".encode("utf-8", "replace")
+
+    def _quote(self, body: bytes, longest: int = 200) -> str:
+        """Return the beginning of an answer for a message, without the keys that it repeats."""
+        for name in self.key_names:
+            body = body.replace((os.environ.get(name) or "\0").encode(), f"${name}".encode())
+        return repr(body[:longest])
 
     def _connections(self) -> Any:
         import httpx
@@ -179,7 +189,9 @@ class RetrieveEngine(RemoteEngine):
                 rows = rows[0]
             return [_hit(row, number) for number, row in enumerate(rows[:topk])]
         except (ValueError, LookupError, TypeError, RecursionError, msgspec.MsgspecError) as error:
-            raise SearchFailed(f"{self.url} gave no readable result, but {body[:200]!r}") from error
+            raise SearchFailed(
+                f"{plain_address(self.url)} gave no readable result, but {self._quote(body)}"
+            ) from error
 
 
 class SerpApiEngine(RemoteEngine):
@@ -214,7 +226,9 @@ class SerpApiEngine(RemoteEngine):
                 for rank, row in enumerate(rows[:topk], 1)
             ]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise SearchFailed(f"{self.url} gave no readable result, but {body[:200]!r}") from error
+            raise SearchFailed(
+                f"{plain_address(self.url)} gave no readable result, but {self._quote(body)}"
+            ) from error
 
 
 class GoogleEngine(SerpApiEngine):

@@ -17,6 +17,7 @@ from torch import Tensor
 from gem.agents.hugging_face import evaluating
 from gem.content import Message
 from gem.errors import AgentUnavailable, NoVerdict
+from gem.hiding import plain_address
 from gem.tokens.renderer import Renderer
 from gem.tokens.rows import Row
 from gem.train.learn import parallel
@@ -67,24 +68,24 @@ class ServedWeights:
             StoreError: when they cannot be written.
         """
         if parallel.rank() == 0:
-            with name_wait(f"{agent.url} to load the weights of version {version}"):
+            with name_wait(f"{plain_address(agent.url)} to load the weights of version {version}"):
                 agent.publish(version, policy.model)
                 self._check(policy, agent, version)
         parallel.wait()
         agent.policy_version = version
 
     def _check(self, policy: CausalPolicy, agent: TokenServerAgent, version: int) -> None:
-        mine_N = self._logprobs(policy)
+        mine_N, place = self._logprobs(policy), plain_address(agent.url)
         try:
             servers_N = torch.tensor(agent.logprobs(self.ids)[len(self.prompt) - 1 :])
         except NoVerdict as error:
             raise AgentUnavailable(
-                f"{agent.url} loaded version {version}, but it cannot be checked: {error}"
+                f"{place} loaded version {version}, but it cannot be checked: {error}"
             ) from error
         gap = float((servers_N - mine_N).abs().mean())
         if not gap < DIFFERENT:  # NaN too
             raise AgentUnavailable(
-                f"{agent.url} confirmed version {version}, but its log probabilities differ from the "
+                f"{place} confirmed version {version}, but its log probabilities differ from the "
                 f"trainer's by {gap:.3g} nats per token (accepted: below {DIFFERENT}): it serves another "
                 "model, or did not load all weights. Start it with the model of this run."
             )
@@ -100,7 +101,7 @@ class ServedWeights:
         fresh = float((servers_N - servers_before_N - (mine_N - mine_before_N)).abs().mean())
         if stale < fresh:
             raise AgentUnavailable(
-                f"{agent.url} confirmed version {version}, but answers with older weights: since version "
+                f"{place} confirmed version {version}, but answers with older weights: since version "
                 f"{before} the trainer's log probabilities of a fixed answer moved by {moved:.3g} nats per "
                 f"token, the server's by {stale:.3g}. Start the server again, then go on with --resume."
             )
