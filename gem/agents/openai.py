@@ -27,6 +27,7 @@ from gem.agents.outcomes import (
     Fault,
     Said,
     Verdict,
+    blames_length,
     complaint_of,
     is_overloaded,
     judge,
@@ -56,6 +57,7 @@ with needs_extra("OpenAIAgent", "httpx", "openai"):
 
 LONGEST_WAIT_S = 60.0
 PLAIN_QUESTION = Message("user", "Say yes.")
+PLAIN_TOKENS = 256  # limit of the answer to it, which a model may think about
 MOST_SPARED = 20  # tries of an ask that do not count, because the server was busy with other asks
 LONGEST_KNOCK_S = 2.0  # longest wait between two tries of a server that is not there
 SLOW_S = 4.0  # seconds without any answer after which it is said
@@ -278,6 +280,9 @@ class OpenAIAgent(BaseAgent):
             if self._adapts(asking, response):
                 continue
             verdict = judge(response).verdict
+            if blames_length(response):
+                verdict = await self._check_length(clients, asking)
+                response = replace(response, why=f"{response.why} (to {PLAIN_QUESTION.text!r} too)")
             if verdict is Verdict.SCORED:
                 return self._reply(asking, response)
             asking.discarded.update(response.usage)
@@ -331,19 +336,40 @@ class OpenAIAgent(BaseAgent):
         """
         if not (self._taken or asking.ask.sampling) or response.status not in (400, 403, 404, 422):
             return False
-        return await self._plain_question_is_answered(clients, asking)
+        return await self._ask_plainly(clients, asking) is Verdict.SCORED
 
-    async def _plain_question_is_answered(self, clients: Clients, asking: Asking) -> bool:
-        other = Asking(self.ask_instead(asking.ask, PLAIN_QUESTION), 16, asking.clock, asking.death)
+    async def _check_length(self, clients: Clients, asking: Asking) -> Verdict:
+        """Return the verdict on an ask that is too long for the server, as it says.
+
+        It is scored if a plain question with the same settings is answered. Else the server refuses them, or
+        cannot load its model, whatever it says of a length.
+        """
+        verdict = await self._ask_plainly(clients, asking, asking.ask.sampling)
+        return Verdict.UNAVAILABLE if verdict is Verdict.REFUSED else verdict
+
+    async def _ask_plainly(
+        self, clients: Clients, asking: Asking, sampling: Mapping[str, Any] | None = None
+    ) -> Verdict:
+        """Return the verdict on a plain question, with these settings of the asker in place of none."""
+        question = self.ask_instead(asking.ask, PLAIN_QUESTION)
+        question = question if sampling is None else replace(question, sampling=sampling)
+        limits = (self._settings.limit(question), PLAIN_TOKENS)
+        limit = min(limit for limit in limits if limit is not None)
+        other = Asking(question, limit, asking.clock, asking.death)
         assert self._places is not None
-        async with self._places:
-            asking.death.check()
-            response = await self._send(clients, other)
-        asking.discarded.update(response.usage)
-        answered = judge(response).verdict is Verdict.SCORED
-        if answered:
+        while True:
+            async with self._places:
+                asking.death.check()
+                response = await self._send(clients, other)
+            asking.discarded.update(response.usage)
+            if not self._adapts(other, response):
+                break
+        if blames_length(response):  # that it cannot be
+            return Verdict.REFUSED
+        verdict = judge(response).verdict
+        if verdict is Verdict.SCORED:
             self._pace.note_answer()
-        return answered
+        return verdict
 
     def ask_instead(self, ask: Ask, question: Message) -> Ask:
         """Return an ask with this question alone, and no sampling setting of the asker but the model."""
@@ -357,9 +383,8 @@ class OpenAIAgent(BaseAgent):
         """
         async with self._half_open:
             asking.death.check()
-            return self._pace.silent(self.endpoint.silence_s) and not await self._plain_question_is_answered(
-                clients, asking
-            )
+            silent = self._pace.silent(self.endpoint.silence_s)
+            return silent and await self._ask_plainly(clients, asking) is not Verdict.SCORED
 
     def _wait(self, asking: Asking, response: Said, verdict: Verdict, jitter: float) -> float:
         """Return the seconds to wait before the next try; raise if there is no next try."""

@@ -125,13 +125,22 @@ def judge(response: Said) -> Outcome:
 
 
 _OVERLOADED = re.compile(r"rate.?limit|too many requests|overloaded|over capacity", re.IGNORECASE)
+_RATE = re.compile(r"rate_limit_exceeded|tokens per min|\bTPM\b", re.IGNORECASE)
+"""What servers say of too many tokens within a minute, also of one request (413)."""
 
 
 def is_overloaded(response: Said) -> bool:
     """Return whether the server is overloaded, so that it should get fewer requests."""
     if response.fault is Fault.SLOW or response.status in (429, 503, 529):
         return True
-    return (response.failed or response.status >= 500) and bool(_OVERLOADED.search(response.complaint))
+    words = _OVERLOADED if response.failed or response.status >= 500 else _RATE
+    return bool(words.search(response.complaint))
+
+
+def blames_length(response: Said) -> bool:
+    """Return whether a server refuses a request as too long; it may be that it refuses every request."""
+    errs = (response.failed or response.status != 200) and judge(response).verdict is Verdict.SCORED
+    return errs and not _call_unread(response)
 
 
 def reply(response: Said) -> Reply:
@@ -206,6 +215,13 @@ OUTCOMES: tuple[Outcome, ...] = (
     Outcome(
         "a body that is no JSON or of another shape", Verdict.RETRIED, lambda s: s.fault is Fault.UNREADABLE
     ),
+    Outcome("a call that the server cannot read", Verdict.SCORED, _call_unread),
+    Outcome(
+        "no credit left",
+        Verdict.UNAVAILABLE,
+        lambda s: s.status == 402 or (s.status == 429 and "insufficient_quota" in s.complaint),
+    ),
+    Outcome("a rate limit, under any status", Verdict.RETRIED, lambda s: bool(_RATE.search(s.complaint))),
     Outcome(
         "a prompt that is too long",
         Verdict.SCORED,
@@ -215,12 +231,6 @@ OUTCOMES: tuple[Outcome, ...] = (
         "a request that is too large (413), most of it what the model said",
         Verdict.SCORED,
         lambda s: s.status == 413 and s.own_words,
-    ),
-    Outcome("a call that the server cannot read", Verdict.SCORED, _call_unread),
-    Outcome(
-        "no credit left",
-        Verdict.UNAVAILABLE,
-        lambda s: s.status == 402 or (s.status == 429 and "insufficient_quota" in s.complaint),
     ),
     Outcome(
         "a prompt that moderation refuses",

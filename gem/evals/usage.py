@@ -116,7 +116,8 @@ def count_tokens(turn: Turn) -> tuple[int | None, int | None]:
     They are the server's counts, else the numbers of ids that the agent kept.
     """
     counters, kept = turn.usage or {}, turn.prompt_length or len(turn.token_ids)
-    unknown = 0 if turn.finish == "context" and not counters else None  # nothing was read or sampled
+    uncounted = not any(name in counters for name in TOKENS)
+    unknown = 0 if turn.finish == "context" and uncounted else None  # nothing was read or sampled
     prompt = counters.get("prompt_tokens", turn.prompt_length) or unknown
     return prompt, counters.get("completion_tokens", len(turn.token_ids) if kept else unknown)
 

@@ -10,6 +10,7 @@ from threading import Event, Thread
 from time import perf_counter, sleep
 
 import pytest
+from plain_questions import answers_plain_questions
 from waiting import until_async
 
 import gem
@@ -552,9 +553,53 @@ def test_a_prompt_that_leaves_no_space_ends_at_the_context_limit():
             f"tokens and your prompt contains at least {101 - asked} input tokens, at least 101 in total.",
         )
 
-    with StubServer(respond) as server:
+    with StubServer(answers_plain_questions(respond)) as server:
         assert one(server, max_tokens=64, retries=0).finish == "context"
-        assert [request["max_tokens"] for request in server.requests] == [64, 32, 16, 8, 4, 2, 1]
+        assert [request["max_tokens"] for request in server.requests] == [64, 32, 16, 8, 4, 2, 1, 64]
+
+
+@pytest.mark.parametrize("sampling", [None, {"context_length": 8192}])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        RawAnswer.error(400, "Unrecognized request argument supplied: context_length"),
+        RawAnswer.error(400, "Failed to load model: requested context length 131072 needs more memory"),
+        RawAnswer(body=b'{"error": {"message": "The context length is out of memory"}}'),
+    ],
+)
+def test_a_server_that_refuses_a_plain_question_too_blames_the_length_wrongly(fault, sampling):
+    with StubServer(fault) as server:
+        error = error_of(server, ask(sampling=sampling), extra={"context_length": 8192})
+    assert type(error) is AgentUnavailable
+    assert "to 'Say yes.' too" in str(error)
+
+
+def test_a_field_of_an_asker_that_is_refused_is_no_prompt_that_is_too_long():
+    def answer(body):
+        refused = RawAnswer.error(400, "Unrecognized request argument supplied: context_length")
+        return refused if "context_length" in body else "x"
+
+    with StubServer(answer) as server:
+        assert type(error_of(server, ask(sampling={"context_length": 8192}))) is NoVerdict
+
+
+@pytest.mark.parametrize("fault", [RawAnswer.error(429), RawAnswer(drop=True)])
+def test_a_server_that_is_busy_at_the_plain_question_is_asked_again(fault):
+    too_long = RawAnswer.error(400, "The prompt is too long")
+    with StubServer(answers_plain_questions(too_long), [too_long, fault]) as server:
+        assert one(server).finish == "context"
+    assert len(server.requests) == 4
+
+
+def test_the_plain_question_is_asked_as_the_server_takes_it():
+    def answer(body):
+        if "hello" in json.dumps(body):
+            return RawAnswer.error(400, "The prompt is too long")
+        return RawAnswer.error(400, "Unsupported parameter: 'max_tokens'") if "max_tokens" in body else "yes"
+
+    with StubServer(answer) as server:
+        assert one(server).finish == "context"
+    assert server.requests[-1]["max_completion_tokens"] == 256
 
 
 # -- responses

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
+from plain_questions import answers_plain_questions
 
 from gem import codec
 from gem.agents.base import BatchBroken
@@ -167,7 +168,7 @@ def test_the_servers_count_of_tokens_is_usage():
     ],
 )
 def test_a_prompt_that_is_too_long_is_a_context_limit(fault):
-    with StubServer(fault) as server, agent_of(server) as agent:
+    with StubServer(answers_plain_questions(fault)) as server, agent_of(server) as agent:
         (episode,) = rollout([Job(EASY, 0)], agent)
     assert (episode.stop, episode.scored) == (StopReason.CONTEXT_LIMIT, True)
 

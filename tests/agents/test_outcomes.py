@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from plain_questions import answers_plain_questions
 
 from gem.content import Message
 from gem.errors import AgentUnavailable, NoVerdict
@@ -47,6 +48,9 @@ STREAMED = {"stream": True}
 
 TOO_LARGE = "a request that is too large (413), most of it what the model said"
 OWN_WORDS = {"own_words": True}  # no keyword: the ask holds a long answer
+LENGTH = ("a prompt that is too long", TOO_LARGE)  # counts if a plain question is answered
+RATE = "a rate limit, under any status"
+TOO_MANY = "Request too large on tokens per minute (TPM): Limit 6000, please reduce your message size"
 
 CHAT_ANSWERS = [
     # row, what the server sends, keywords of the agent, fields of the reply
@@ -109,6 +113,10 @@ CHAT_ANSWERS = [
     ("a request that is refused (other 4xx)", says(413, "Request Entity Too Large"), {}, None),
     ("no credit left", says(402, "Insufficient Balance"), {}, None),
     ("no credit left", says(429, "You are out of credit", code="insufficient_quota"), {}, None),
+    (RATE, says(413, TOO_MANY), {}, None),
+    (RATE, says(413, "Request Entity Too Large", code="rate_limit_exceeded"), OWN_WORDS, None),
+    (RATE, says(400, "Exceeded the context limit", code="rate_limit_exceeded"), {}, None),
+    (RATE, body({"error": {"message": TOO_MANY}}), {}, None),
     ("a prompt that moderation refuses", says(403, "Your input was flagged by moderation."), {}, None),
     ("a key that is refused (401, 403)", says(401, "Invalid key"), {}, None),
     ("a key that is refused (401, 403)", says(403, "Forbidden"), {}, None),
@@ -273,7 +281,8 @@ def ask_once(agent, messages=()):
 def check_alone(row, fault, options, expected):
     verdict = ROWS[row].verdict
     fault, options = slow(row, fault, options)
-    with StubServer(fault) as server, agent_for(server, options) as agent:
+    answer = answers_plain_questions(fault) if row in LENGTH else fault
+    with StubServer(answer) as server, agent_for(server, options) as agent:
         if fault == AWAY:
             server.close()
         answer = ask_once(agent, SAID if options.get("own_words") else ())
@@ -281,7 +290,7 @@ def check_alone(row, fault, options, expected):
     if verdict is Verdict.SCORED:
         assert isinstance(answer, Reply), answer
         assert expected in (answer.finish, answer.text)
-        assert requests == 1
+        assert requests == 1 + (row in LENGTH)
     else:
         assert expected is None
         unavailable = verdict in (Verdict.UNAVAILABLE, Verdict.GRACE)
@@ -337,7 +346,8 @@ FIRST_OF_EACH = list(
 def test_a_row_of_the_table_through_the_drivers(row, fault, options, expected, driver):
     verdict = ROWS[row].verdict
     fault, options = slow(row, fault, options)
-    with StubServer(fault) as server, agent_for(server, options, retries=0) as agent:
+    answer = answers_plain_questions(fault) if row in LENGTH else fault
+    with StubServer(answer) as server, agent_for(server, options, retries=0) as agent:
         if fault == AWAY:
             server.close()
         came, episode = played(agent, driver)

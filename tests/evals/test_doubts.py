@@ -4,6 +4,7 @@ import itertools
 import json
 
 import pytest
+from plain_questions import answers_plain_questions
 
 from gem import cli
 from gem.evals.doubts import describe_doubts, find_doubts
@@ -38,7 +39,7 @@ def half(_):
 def play(answer, folder, *words):
     """Play four episodes against a server that answers its n-th request with ``answer(n)``."""
     numbers = itertools.count()
-    with StubServer(lambda body: answer(next(numbers))) as server:
+    with StubServer(answers_plain_questions(lambda body: answer(next(numbers)))) as server:
         command = ["eval", EASY, "--agent", f"openai:m@{server.base_url}", "-n", "4", "--out", str(folder)]
         code = cli.main([*command, "--seed", "3", "--gate", "doubtful<=0", *words])
     return code, json.loads((folder / "result.json").read_text())

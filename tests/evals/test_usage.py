@@ -89,6 +89,8 @@ def test_a_turn_whose_tokens_are_half_known_is_uncounted(counters, unknown):
 
 def test_a_prompt_that_was_refused_used_no_tokens():
     assert spent_on([episode(Turn("agent", "x", "", finish="context"))]) == {"small": Usage()}
+    plainly_asked = Turn("agent", "x", "", finish="context", usage={"discarded_prompt_tokens": 5})
+    assert spent_on([episode(plainly_asked)]) == {"small": Usage(5)}
 
 
 def test_discarded_answers_are_spent_too():
