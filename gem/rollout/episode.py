@@ -15,6 +15,7 @@ what happened                                             terminated / truncated
 ========================================================  ========================  ========  =========
 the task ended: solved, failed, unreadable, turn budget   T / -                     scored    no
 a limit from outside: turns, tokens, context              - / T                     scored    yes
+the environment truncated it itself, solved or not        - / T                     scored    yes
 the agent's time is used up                               - / T                     none      no
 the same, with ``on_time="scored"``                       - / T                     scored    yes
 environment, host or agent raised, or said stop 'error'   - / T                     none      no

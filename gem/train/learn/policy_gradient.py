@@ -9,9 +9,9 @@ is over all seats. Likewise, each of several environments is compared with itsel
 (`gem.train.learn.seat_episodes`).
 
 A turn is one action. A critic values the state before each turn, where the answer begins, and learns
-lambda-returns in the same steps as the policy (PPO: arXiv 1707.06347). Where an outside limit truncated an
-episode, its value of the last observation replaces the rewards that are missing (the table in
-`gem.rollout.episode`). Where the task itself ended, no value is added.
+lambda-returns in the same steps as the policy (PPO: arXiv 1707.06347). Where an episode was truncated, by an
+outside limit or by its environment, its value of the last observation replaces the rewards that are missing
+(the table in `gem.rollout.episode`). Where the task itself ended, no value is added.
 """
 
 from __future__ import annotations
@@ -68,14 +68,17 @@ def learn(
     views: list[View] = []
     for peers in split_by_seat(episodes, slots, config.normalise_by):
         branches = find_branches(peers.episodes) if algorithm.group == "turn" else {}
-        scored_episodes, seat = [episode for episode in peers.episodes if episode.scored], peers.seat
+        pairs = zip(peers.episodes, peers.envs, strict=True)
+        scored_envs = [(episode, env) for episode, env in pairs if episode.scored]
+        scored_episodes, seat = [episode for episode, _ in scored_envs], peers.seat
         rows = weigh(scored_episodes, seat)
         if not rows:
             continue
         values = compute_values(learner, scored_episodes, rows, seat) if algorithm.critic else {}
         penalties = penalise(learner, scored_episodes, rows, seat, config, progress)
         if algorithm.critic:
-            after = compute_bootstraps(learner, scored_episodes, rows, seat, peers.part in assembled)
+            whole = [env in assembled for _, env in scored_envs]
+            after = compute_bootstraps(learner, scored_episodes, rows, seat, whole)
             values["bootstraps"] = [after.get(source, 0.0) for source in range(len(scored_episodes))]
         view = make_view(
             scored_episodes,
@@ -211,12 +214,13 @@ def compute_bootstraps(
     episodes: Sequence[Episode],
     rows: Sequence[Weighted],
     seat: str,
-    assembled: bool = False,
+    assembled: Sequence[bool],
 ) -> dict[int, float]:
     """Return the critic's value of each truncated episode's last observation, by index in `episodes`.
 
     The state is the prompt that the agent would have seen: the conversation with that observation, or the
-    observation alone where it holds the whole conversation (`assembled`), and what begins every answer.
+    observation alone where it holds the whole conversation (`assembled`, of each episode), and what begins
+    every answer.
     """
     policy = learner.policy
     ends: list[Weighted] = []
@@ -230,7 +234,7 @@ def compute_bootstraps(
         messages = [Message("user", end.observation)]
         ids = (
             policy.renderer.prompt(messages)
-            if assembled
+            if assembled[source]
             else (*turn_ids, *policy.renderer.delta(turn_ids, messages))
         )
         ids = (*ids, *policy.prefix_ids)

@@ -18,11 +18,16 @@ from gem.train.tasks.schedule import Slot
 
 @dataclass(frozen=True, slots=True)
 class SeatEpisodes:
-    """Episodes whose turns of one seat are compared; `part` is the number of their environment."""
+    """Episodes whose turns of one seat are compared.
+
+    `part` is the number of what they are normalised with: their environment, or 0 for the whole batch. `envs`
+    has the number of each episode's environment.
+    """
 
     part: int
     seat: str
     episodes: Sequence[Episode]
+    envs: Sequence[int]
 
 
 def split_by_seat(
@@ -31,7 +36,7 @@ def split_by_seat(
     """Yield the parts of a batch whose turns are compared; each turn of the trained policy is in exactly one.
 
     `slots`: that of each episode; None: one environment, where the policy plays every seat. With
-    ``normalise_by="batch"`` all environments count as one, of number 0.
+    ``normalise_by="batch"`` all environments are one part, of number 0.
     """
     slots = slots or [Slot()] * len(episodes)
     parts = [slot.part if normalise_by == "environment" else 0 for slot in slots]
@@ -41,4 +46,5 @@ def split_by_seat(
         ]
         seats = (seat for slot, each in pairs for seat in ((slot.seat,) if slot.seat else each.seats))
         for seat in dict.fromkeys(seats):
-            yield SeatEpisodes(part, seat, [each for slot, each in pairs if slot.seat in ("", seat)])
+            own = [(each, slot.part) for slot, each in pairs if slot.seat in ("", seat)]
+            yield SeatEpisodes(part, seat, [each for each, _ in own], [env for _, env in own])

@@ -3,7 +3,10 @@
 import json
 import math
 import re
+import runpy
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from records import episode, turn
@@ -53,6 +56,14 @@ class Two(Callback):
     def on_iteration(self, metrics):
         return "two are enough" if metrics.iteration == 2 else None
 """
+
+
+def test_the_selection_of_the_guide_takes_an_episode_without_turns(tmp_path):
+    guide = (Path(__file__).parents[3] / "docs/guides/own_algorithm.md").read_text()
+    (tmp_path / "best.py").write_text(re.search(r'title="best.py"\n(.*?)```', guide, re.S)[1])
+    own = runpy.run_path(tmp_path / "best.py")
+    view = SimpleNamespace(groups=("a", "a", "a", "a", "b"), returns=[[1.0, 2.0], [], [3.0], [2.0], []])
+    assert own["ends"](view) == [[True, True], [], [True], [False], []]
 
 
 @pytest.fixture(autouse=True)

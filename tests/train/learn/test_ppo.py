@@ -17,6 +17,7 @@ from gem.estimators import ALGORITHMS, gae
 from gem.estimators.algorithms import make_view
 from gem.record import SEAT, SeatEnd, StopReason
 from gem.train.config import TrainConfig
+from gem.train.config.env_part import EnvPart
 from gem.train.learn import policy_gradient
 from gem.train.learn.batch import weigh
 from gem.train.learn.learner import Critic, Learner
@@ -28,6 +29,7 @@ from gem.train.learn.training import make_trainer, train
 from gem.train.report.run_folder import RunFolder
 from gem.train.report.watcher import Watcher
 from gem.train.tasks.played_env import PlayedEnv
+from gem.train.tasks.schedule import Slot
 
 QUICK = replace(runs.QUICK, algorithm="ppo", gamma=0.9)
 
@@ -122,8 +124,21 @@ def test_the_value_of_what_was_cut_off_is_that_of_the_next_prompt(monkeypatch):
     held = (11, 12, 13, 14, 15, 16)
     for assembled, wanted in ((False, (*held, *renderer.delta(held, said))), (True, renderer.prompt(said))):
         with suppress(KeyError):  # nothing was stored
-            policy_gradient.compute_bootstraps(learner, episodes, rows, SEAT, assembled)
+            policy_gradient.compute_bootstraps(learner, episodes, rows, SEAT, [assembled])
         assert seen.pop() == (*wanted, 41, 42)
+
+
+@pytest.mark.parametrize("normalise_by", ["environment", "batch"])
+def test_an_episode_is_valued_by_the_form_of_its_own_environment(monkeypatch, normalise_by):
+    given = []
+    monkeypatch.setattr(policy_gradient, "compute_bootstraps", lambda *args: given.extend(args[-1]) or {})
+    two = (EnvPart("game:GuessTheNumber-v0-easy", name="a"), EnvPart("game:GuessTheNumber-v0-easy", name="b"))
+    config = replace(QUICK, env_kwargs={}, environments=two, normalise_by=normalise_by)
+    slots = [Slot(part=part) for part in (0, 1, 0, 1)]
+    episodes = [played(1.0, truncated=True) for _ in slots]
+    policy_gradient.learn(valued(), episodes, config, Progress(0, 10), slots, assembled={1})
+    wanted = [False, True, False, True]
+    assert given == (wanted if normalise_by == "batch" else sorted(wanted))
 
 
 def test_a_wrapper_that_assembles_the_conversation_is_known():

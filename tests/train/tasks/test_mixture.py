@@ -216,6 +216,7 @@ def test_a_batch_split_by_seat_holds_every_episode_once_for_each_seat_that_learn
     ]
     (whole,) = split_by_seat(episodes, slots, "batch")
     assert whole.episodes == episodes
+    assert whole.envs == [slot.part for slot in slots]
     (alone,) = split_by_seat(episodes, None, "environment")
     assert alone.episodes == episodes
 
