@@ -92,9 +92,10 @@ def take_steps(
     learner.set_lr(config.lr_at(progress.iteration, progress.begin))
     if config.importance_cap and not all("present" in item.stored_outputs for item in weighted):
         learner.store_outputs(weighted)
-    wanted = progress.kl(config) or config.algorithm_value.loss is not None
-    if learner.reference is not None and wanted and not config.kl_reward:
-        learner.store_reference(weighted, full=config.kl_estimator == "full")
+    in_loss = not config.kl_reward  # where the divergence is; its k1 in rewards needs no whole vocabulary
+    wanted = config.algorithm_value.loss is not None or (in_loss and progress.kl(config))
+    if learner.reference is not None and wanted:
+        learner.store_reference(weighted, full=in_loss and config.kl_estimator == "full")
     value_clip = config.value_clip
     if config.value_clip_by == "spread":
         value_clip *= pstdev([target.returns for target in _targets(weighted)])

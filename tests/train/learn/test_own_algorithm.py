@@ -220,6 +220,26 @@ def test_a_loss_gets_rows_of_tokens_in_order():
     assert sorted(advantage[:, 0].tolist()) == pytest.approx([-2.0, -0.5, 2.5])
 
 
+@pytest.mark.parametrize("given", [{}, {"kl_estimator": "k1"}, {"kl_reward": True}])
+def test_a_loss_gets_the_reference_in_every_iteration(given):
+    seen = []
+
+    def loss(logp, old, reference, advantage, mask):
+        seen.append((reference, logp.detach()))
+        return -logp * advantage
+
+    policy, reference = (TinyPolicy(TinyConfig(width=16, layers=1, heads=2), seed=0) for _ in range(2))
+    learner = Learner(policy, reference=reference)
+    config = quick(algorithm=replace(PLAIN, loss=loss), kl=0.1, epochs=1, minibatch=0, **given)
+    for iteration in range(2):
+        episodes = [played(reward, sample=i) for i, reward in enumerate((1.0, 0.0, 3.0))]
+        policy_gradient.learn(learner, episodes, config, Progress(iteration, 10))
+    (first, before), (second, after) = seen
+    assert torch.allclose(first, before, atol=1e-5)
+    assert not torch.allclose(second, after, atol=1e-5)
+    assert torch.equal(first, second)
+
+
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
