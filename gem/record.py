@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from gem.content import Image, Message, Obs, ToolCall, ToolSpec, tools_in
-from gem.errors import BadArgument, check_argument
+from gem.errors import BadArgument, NoVerdict, check_argument, text_of_error
 from gem.history import HistoryPolicy
 from gem.specs import TaskRef
 
@@ -372,12 +372,22 @@ class Failure:
     """A failure: the part that broke (`env`, `agent`, `host`, `driver`), the error's class and message.
 
     `usage`: token counts of answers that a model gave and the agent discarded, by model and name.
+    `no_verdict`: whether the class is a `gem.errors.NoVerdict`, so that a failure of `env` is worth another
+    attempt; None: unknown, as in a line of an earlier version.
     """
 
     boundary: str
     type: str
     message: str
     usage: dict[str, dict[str, int]] = field(default_factory=dict, repr=False)
+    no_verdict: bool | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_error(cls, boundary: str, error: Exception) -> Failure:
+        """Return the failure that an error is, in this part."""
+        no_verdict = isinstance(error, NoVerdict)
+        usage = dict(error.usage) if isinstance(error, NoVerdict) else {}
+        return cls(boundary, type(error).__name__, text_of_error(error), usage, no_verdict)
 
 
 @dataclass(slots=True)

@@ -185,12 +185,16 @@ class End(Struct, omit_defaults=True):
 
 
 class Failure(Struct, omit_defaults=True):
-    """The error that broke an episode, and where it happened."""
+    """The error that broke an episode, and where it happened.
+
+    `no_verdict`: whether its class is a NoVerdict; earlier versions left it out.
+    """
 
     boundary: Chars
     type: Chars
     message: Chars
     usage: Values = {}
+    no_verdict: bool | None = None
 
 
 class Origin(Struct):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from gem import plugins
@@ -382,12 +382,8 @@ def auto_kind(specs: Iterable[EnvSpec]) -> Kind:
     return "thread" if any(spec.waits for spec in specs) else "serial"
 
 
-@lru_cache(maxsize=256)
 def stand_in_for(name: str, no_verdict: bool) -> type[Exception]:
-    """Return an error class for one that exists only in another process; records have the same name.
-
-    Kept, because whether an episode is tried again depends on its error's name among the NoVerdict classes.
-    """
+    """Return an error class for one that exists only in another process; records have the same name."""
     return type(name, (NoVerdict if no_verdict else RuntimeError,), {})
 
 

@@ -103,7 +103,7 @@ def describe_failure(error: Exception) -> dict[str, str]:
 def failure_of(error: Exception) -> Failure:
     """Return the record of `error`: boundary ``host`` if a worker died or hung, else ``env``."""
     boundary = "host" if isinstance(error, WorkerDied) else "env"
-    return Failure(boundary, type(error).__name__, text_of_error(error))
+    return Failure.from_error(boundary, error)
 
 
 def wrap_exception(error: BaseException) -> NoVerdict:

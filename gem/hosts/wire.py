@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gem import codec, errors
 from gem.core import Start, Step
-from gem.errors import GemError
+from gem.errors import GemError, NoVerdict
 from gem.hosts.base import stand_in_for
 from gem.hosts.verbs import Description
 from gem.specs import Solver, TaskRef
@@ -141,9 +141,10 @@ def _obs(obs: Any) -> Any:
 
 
 def error_of(error: Error) -> Exception:
-    """Return the gem error with this name; for an unknown name, an error of a class with that name."""
-    kind = vars(errors).get(error.type)
-    if isinstance(kind, type) and issubclass(kind, GemError):
+    """Return the gem error with this name; for another class, an error of one with that name."""
+    kind: Any = vars(errors).get(error.type)
+    is_gems = isinstance(kind, type) and issubclass(kind, GemError)
+    if is_gems and issubclass(kind, NoVerdict) is error.no_verdict:  # else it has only the name of gem's
         known: Exception = kind(error.message)
         return known
     plain = "NoVerdict" if error.no_verdict else "RuntimeError"

@@ -39,7 +39,7 @@ from gem import seeding
 from gem.content import check_obs, tools_in
 from gem.core import check_flag, check_reward, copy_info
 from gem.dialogue import Dialogue
-from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied, text_of_error
+from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied
 from gem.history import CHAT, LAST, HistoryPolicy
 from gem.record import (
     SEAT,
@@ -433,8 +433,7 @@ class _Progress:
         if not late or self.limits.on_time == "none":
             died = self.boundary == "env" and isinstance(error, WorkerDied)
             boundary = "host" if died else self.boundary
-            usage = dict(error.usage) if isinstance(error, NoVerdict) else {}
-            self.record.error = Failure(boundary, type(error).__name__, text_of_error(error), usage)
+            self.record.error = Failure.from_error(boundary, error)
 
     def close(self) -> Episode:
         """Complete the record: drop turns without action, end the other seats, set verdict and timing."""

@@ -81,13 +81,14 @@ class Trial:
             return None
         if error.boundary == "host":
             return replace(self, attempt=self.attempt + 1, alone=True)
-        if error.boundary == "env" and error.type in _names_of(NoVerdict):
+        no_verdict = error.type in _names_of(NoVerdict) if error.no_verdict is None else error.no_verdict
+        if error.boundary == "env" and no_verdict:
             return replace(self, attempt=self.attempt + 1)
         return None
 
 
 def _names_of(error: type[Exception]) -> set[str]:
-    """Return the names of an error class and its subclasses; a record stores only the name."""
+    """Return the names of an error class and its subclasses; earlier versions stored only the name."""
     return {error.__name__}.union(*map(_names_of, error.__subclasses__()))
 
 

@@ -43,7 +43,7 @@ from gem.agents.base import BaseAgent
 from gem.agents.named import AgentSettings, make_agent, make_endpoint_agent
 from gem.content import text_of
 from gem.core import Env, Start, Step
-from gem.errors import AgentUnavailable, BadArgument, check_seconds, text_of_error
+from gem.errors import AgentUnavailable, BadArgument, check_seconds
 from gem.hosts.verbs import VERBS
 from gem.record import SEAT, Agent, AgentInfo, Ask, Call, Episode, Failure, Reply, SeatEnd, StopReason
 from gem.rollout.episode import Playing, find_task_stop
@@ -246,7 +246,7 @@ class ProgramAgent(BaseAgent):
         except CancelledError:
             record.stop = StopReason.CANCELLED
         except Exception as error:
-            record.error = Failure("env", type(error).__name__, text_of_error(error))
+            record.error = Failure.from_error("env", error)
         finally:
             if run.result is None:
                 run.stop("cancelled")

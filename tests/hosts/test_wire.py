@@ -51,3 +51,5 @@ def test_an_error_comes_back_by_its_name() -> None:
             "no",
         )
         assert type(wire.error_of(wire.Error("no name", "no", no_verdict))).__name__ == unnamed
+    own = wire.error_of(wire.Error("OutOfTime", "a class of the environment"))
+    assert (type(own).__name__, isinstance(own, NoVerdict)) == ("OutOfTime", False)

@@ -185,7 +185,7 @@ def test_the_time_of_the_policy_alone_is_limited_and_its_late_answer_dropped(on_
     assert left == [2.5, 1.5, 0.5]
     assert (episode.stop, len(episode.turns)) == (StopReason.TIME_LIMIT, 2)
     assert episode.scored == (on_time == "scored")
-    late = Failure("agent", "OutOfTime", "the agent took 3 s; its limit is 2.5 s.")
+    late = Failure("agent", "OutOfTime", "the agent took 3 s; its limit is 2.5 s.", no_verdict=True)
     assert episode.error == (None if episode.scored else late)
     assert episode.timing["policy_s"] == 3.0
     assert [turn.timing["policy_s"] for turn in episode.turns] == [1.0, 1.0]

@@ -1,6 +1,7 @@
 """A run that was cut off goes on: nothing is played twice, and the figures are those of one that was not."""
 
 import asyncio
+import gc
 from functools import partial
 from typing import ClassVar
 
@@ -156,6 +157,30 @@ def test_what_infrastructure_broke_is_tried_again_while_retries_last(drive, retr
         Flaky.plays.clear()
         third = drive(jobs, Guesses(), store=store, retries=retries, resume=True)
         assert ([episode.id for episode in third], Flaky.plays) == ([episode.id for episode in found], [])
+
+
+class Raises(Env):
+    """Raises an error of a class that is gone afterwards, as one of a module that is not imported."""
+
+    def __init__(self, name, base):
+        self.error = name, (base,), {}
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        raise type(*self.error)("away")
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "base", "tries"), [("BackendGone", NoVerdict, 4), ("OutOfTime", RuntimeError, 1)]
+)
+def test_what_an_error_is_says_whether_to_try_again_and_not_its_name(drive, name, base, tries, tmp_path):
+    jobs = [Job(partial(Raises, name, base), 0, key="raises")]
+    with EpisodeStore(tmp_path / "store.jsonl") as store:
+        drive(jobs, Guesses(), store=store, retries=1)
+        gc.collect()  # the class, too
+        (found,) = drive(jobs, Guesses(), store=store, retries=3, resume=True)
+        assert (found.error.type, len(store)) == (name, tries)
 
 
 def test_an_episode_whose_worker_died_is_played_again_alone(tmp_path):

@@ -15,8 +15,17 @@ from gem.rollout.schedule import Schedule, in_order
 from gem.specs import TaskRef
 
 HOST = Failure("host", "WorkerDied", "")
-FAULTS = (HOST, Failure("env", "NoVerdict", ""), Failure("env", "SandboxFailed", ""))
-FAILURES = (Failure("agent", "NoVerdict", ""), Failure("env", "RuntimeError", ""))
+FAULTS = (
+    HOST,
+    Failure("env", "NoVerdict", ""),  # of an earlier version, as the others that do not say `no_verdict`
+    Failure("env", "SandboxFailed", ""),
+    Failure("env", "OfAModuleThatIsNotImported", "", no_verdict=True),
+)
+FAILURES = (
+    Failure("agent", "NoVerdict", "", no_verdict=True),
+    Failure("env", "RuntimeError", ""),
+    Failure("env", "OutOfTime", "", no_verdict=False),  # the environment's own class
+)
 
 
 def jobs(count):

@@ -291,7 +291,9 @@ def stored_episodes():
     bare = Episode(TaskRef("game:X"), PLAIN_RUN, "bare")
     lost = Episode(TaskRef("game:X"), PLAIN_RUN, "lost")
     lost.error = Failure("agent", "NoVerdict", "filtered", {"m": {"discarded_prompt_tokens": 2**40}})
-    return [bare, whole_episode(), *map(drawn_episode, range(DRAWN)), lost]
+    broken = Episode(TaskRef("game:X"), PLAIN_RUN, "broken")
+    broken.error = Failure("env", "OutOfTime", "its own", no_verdict=False)
+    return [bare, whole_episode(), *map(drawn_episode, range(DRAWN)), lost, broken]
 
 
 def stored_runs():
