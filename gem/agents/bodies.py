@@ -85,19 +85,20 @@ class Unpacked:
 
 
 class Events:
-    """A parser that yields the data of server-sent events, from pieces of any size.
+    """A parser that yields the name and the data of server-sent events, from pieces of any size.
 
-    It skips comments and fields other than ``data``; lines end with LF, CRLF or CR.
+    It skips comments and fields other than ``event`` and ``data``; lines end with LF, CRLF or CR.
     """
 
     def __init__(self) -> None:
         """Start with an empty buffer."""
         self._rest: list[bytes] = []
         self._data: list[bytes] = []
+        self._name = b""
         self._first = True
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the data of each event that `piece` completes."""
+    def feed(self, piece: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the name, mostly empty, and the data of each event that `piece` completes."""
         if b"\n" not in piece and b"\r" not in piece:  # of a long line
             self._rest.append(piece)
             return
@@ -110,21 +111,23 @@ class Events:
         for line in lines:
             yield from self._line(line)
 
-    def end(self) -> Iterator[bytes]:
+    def end(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the last event, if the stream ended without an empty line after it."""
         for line in _LINE_END.split(b"".join(self._rest)):
             yield from self._line(line)
         yield from self._line(b"")
 
-    def _line(self, line: bytes) -> Iterator[bytes]:
+    def _line(self, line: bytes) -> Iterator[tuple[bytes, bytes]]:
         if self._first:
             line, self._first = line.removeprefix(b"\xef\xbb\xbf"), False
         if not line:
             if self._data:
-                yield b"\n".join(self._data)
-            self._data = []
+                yield self._name, b"\n".join(self._data)
+            self._name, self._data = b"", []
         elif line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
+        elif line.startswith(b"event:"):
+            self._name = line[6:].removeprefix(b" ")
 
 
 _LINE_END = re.compile(b"\r\n|\n|\r")

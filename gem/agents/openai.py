@@ -41,7 +41,7 @@ from gem.agents.outcomes import (
 )
 from gem.agents.pace import Pace
 from gem.agents.responses import Responses
-from gem.agents.wire import EMPTY, Form, Settings, WireFormat, own_share, retold
+from gem.agents.wire import EMPTY, Collector, Form, Settings, WireFormat, own_share, retold
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
 from gem.hiding import plain_address
@@ -145,8 +145,8 @@ class OpenAIAgent(BaseAgent):
             renderer: makes the prompt from a conversation for ``completions``, such as ChatTemplateRenderer;
                 without it the prompt is a transcript (`gem.agents.completions`).
             tools: ``native`` sends an environment's tools as schemas; with ``text``, calls are text.
-            stream: read the answer as a stream. If the stream has no end, the ask is sent again: a
-                stream closed without a finish reason, too, once any answer of the server has named one.
+            stream: read the answer as a stream. If the stream has no end, the ask is sent again. So it is
+                after any answer without a finish reason, once an answer of the server has named one.
             send_reasoning: send the model its reasoning of earlier turns, as ``reasoning_content`` or in the
                 named field.
             max_tokens_field: the name of the limit in chat completions; ``auto`` starts with ``max_tokens``
@@ -610,7 +610,7 @@ class OpenAIAgent(BaseAgent):
             async for piece in response.aiter_raw():
                 pieces.append(unpacked.feed(piece))
             unpacked.end()
-            return self._format.read(json.loads(b"".join(pieces)), ask)
+            return self._check_end(self._format.read(json.loads(b"".join(pieces)), ask))
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             excerpt = b"".join(pieces)[:EXCERPT].decode("utf-8", "replace")
             why = f"did not answer with {self._format.name} ({str(error)[:80]!r}) but with {excerpt!r}"
@@ -624,8 +624,8 @@ class OpenAIAgent(BaseAgent):
             while not collector.closed:
                 async with asyncio.timeout(LINGER_S if collector.ended else None):
                     piece = await anext(pieces, None)
-                for data in events.end() if piece is None else events.feed(unpacked.feed(piece)):
-                    _take(collector, data)
+                for name, data in events.end() if piece is None else events.feed(unpacked.feed(piece)):
+                    _take(collector, name, data)
                 if piece is None:
                     break
             else:  # a stream read to its end leaves a connection that the next request can use
@@ -639,9 +639,18 @@ class OpenAIAgent(BaseAgent):
                 raise
         if collector.ended:
             return self._format.read(collector.body(), ask)
-        if not collector.closed or self._names_ends:
-            return Said(why, Fault.CUT)
-        answer = self._format.read(collector.body(), ask)
+        return (
+            self._check_end(self._format.read(collector.body(), ask))
+            if collector.closed
+            else Said(why, Fault.CUT)
+        )
+
+    def _check_end(self, answer: Said) -> Said:
+        """Return an answer without a finish reason as one that was cut, if the server gave others one."""
+        if answer.end is not None or answer.failed:
+            return answer
+        if self._names_ends:
+            return Said("cut its answer short: it has no finish reason", Fault.CUT, usage=answer.usage)
         return replace(answer, extra={**answer.extra, "finish_reason": NO_END})
 
 
@@ -776,9 +785,16 @@ def _read_call(body: bytes) -> str | None:
         return None
 
 
-def _take(collector: Any, data: bytes) -> None:
+def _take(collector: Collector, name: bytes, data: bytes) -> None:
+    """Add an event's data; that of an event called error is one, with or without the key."""
     if data.strip() == b"[DONE]":
         collector.closed = True
+    elif name == b"error":
+        try:
+            read = json.loads(data)
+        except ValueError:
+            read = data.decode("utf-8", "replace")
+        collector.take(read if isinstance(read, dict) and "error" in read else {"error": read or "error"})
     elif data.strip():
         collector.take(json.loads(data))
 

@@ -22,7 +22,7 @@ EXCERPT = 300
 
 
 NO_END = "none"
-"""The finish reason in `Reply.extra` of a stream that was closed without one."""
+"""The finish reason in `Reply.extra` of an answer that came without one."""
 
 
 class Verdict(StrEnum):

@@ -10,7 +10,7 @@ from gem.evals.usage import model_of
 from gem.record import Episode, StopReason, Turn
 
 WORDLESS = "ended before the model wrote a word"
-ENDLESS = "have a streamed answer without a finish reason"
+ENDLESS = "have an answer without a finish reason"
 MODELS = "have an answer of another model"
 SAME_IDS = "have answers that all bear one id"
 CUT = "have an answer that the token limit cut"

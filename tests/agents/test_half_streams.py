@@ -1,12 +1,13 @@
-"""Half a streamed answer is no answer, nor is one with chunks of another."""
+"""Half an answer is no answer, nor is a stream with chunks of another."""
 
 import asyncio
+import json
 
 import pytest
 
 from gem.errors import NoVerdict
 from gem.record import Ask
-from gem.testing.stub_server import RawAnswer, StubServer
+from gem.testing.stub_server import RawAnswer, StubServer, response
 
 OpenAIAgent = pytest.importorskip("gem.agents.openai", exc_type=ImportError).OpenAIAgent
 END = {"index": 0, "delta": {}, "text": "", "finish_reason": "stop"}
@@ -22,18 +23,24 @@ def chunk(text, answer="a", **choice):
     return {"id": answer, "model": "tiny", "choices": [piece]}
 
 
+def agent_of(server, **options):
+    return OpenAIAgent(
+        "tiny", base_url=server.base_url, retries=1, backoff_s=0.001, **{"stream": True, **options}
+    )
+
+
+def answer_of(agent):
+    """The agent's answer; an error is an answer too."""
+    try:
+        return asyncio.run(agent.ask(Ask("e", "agent", 0, (), seed=0)))
+    except NoVerdict as error:
+        return error
+
+
 def ask(server, count=1, **options):
-    """The answers, one after the other, of one agent; an error is an answer too."""
-    answers = []
-    with OpenAIAgent(
-        "tiny", base_url=server.base_url, retries=1, backoff_s=0.001, stream=True, **options
-    ) as agent:
-        for number in range(count):
-            try:
-                answers.append(asyncio.run(agent.ask(Ask("e", "agent", number, (), seed=number))))
-            except NoVerdict as error:
-                answers.append(error)
-    return answers
+    """The answers, one after the other, of one agent."""
+    with agent_of(server, **options) as agent:
+        return [answer_of(agent) for _ in range(count)]
 
 
 HALF = RawAnswer.stream(chunk("ye"))
@@ -55,6 +62,18 @@ def test_a_server_that_sends_half_streams_from_then_on_gives_no_verdict():
         assert len(server.requests) == 3
     assert type(second) is NoVerdict
     assert "cut its answer short" in str(second)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "completions"])
+def test_a_whole_body_without_an_end_counts_as_half_a_stream_does(api):
+    half = {"choices": [{"text": "ye", "message": {"content": "ye"}}], **response("ye", None)}
+    fault = RawAnswer(body=json.dumps(half).encode())
+    with StubServer("yes", [fault]) as server, agent_of(server, api=api, stream=False) as agent:
+        marked, whole = (answer_of(agent) for _ in range(2))
+        server.answer = half
+        lost = answer_of(agent)
+    assert (marked.text, marked.extra["finish_reason"], whole.text) == ("ye", "none", "yes")
+    assert "it has no finish reason" in str(lost)
 
 
 def test_a_server_that_never_names_an_end_is_scored_and_marked():

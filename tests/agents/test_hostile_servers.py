@@ -373,6 +373,7 @@ def test_events_come_whole_out_of_any_pieces(end, size):
         b"\xef\xbb\xbf: hi",
         b"data: a",
         b"data:b",
+        b"event: x",
         b"id: 3",
         b"",
         b"",
@@ -382,8 +383,8 @@ def test_events_come_whole_out_of_any_pieces(end, size):
     ]
     raw = end.join(lines)
     events = bodies.Events()
-    found = [data for at in range(0, len(raw), size) for data in events.feed(raw[at : at + size])]
-    assert [*found, *events.end()] == [b"a\nb", b"\xf0\x9f\x99\x82", b"end"]
+    found = [event for at in range(0, len(raw), size) for event in events.feed(raw[at : at + size])]
+    assert [*found, *events.end()] == [(b"x", b"a\nb"), (b"", b"\xf0\x9f\x99\x82"), (b"", b"end")]
 
 
 @pytest.mark.parametrize(
@@ -398,7 +399,7 @@ def test_events_come_whole_out_of_any_pieces(end, size):
 )
 def test_an_event_comes_with_the_piece_that_ends_it(pieces):
     events = bodies.Events()
-    assert [[*events.feed(piece)] for piece, _ in pieces] == [expected for _, expected in pieces]
+    assert [[data for _, data in events.feed(piece)] for piece, _ in pieces] == [each for _, each in pieces]
 
 
 class NeverAdded(str):

@@ -134,6 +134,15 @@ CHAT_ANSWERS = [
     ("an error under status 200", body({"object": "error", "message": "engine died"}), {}, None),
     ("an error under status 200", body({"choices": [{"error": {"code": 502}}]}), {}, None),
     ("an error under status 200", RawAnswer.stream(PIECE, {"error": {"message": "x"}}), STREAMED, None),
+    *(
+        (
+            "an error under status 200",
+            RawAnswer.stream(PIECE, b"event: error\ndata: %b\n\n" % data),
+            STREAMED,
+            None,
+        )
+        for data in (b'{"message": "engine died", "code": 500}', b'{"error": "engine died"}', b"it died", b"")
+    ),
     ("an end by the server (filter, error, abort)", body(completion("ye", "content_filter")), {}, None),
     ("an end by the server (filter, error, abort)", body(completion("ye", "error")), {}, None),
     ("an end by the server (filter, error, abort)", body(completion("", "abort")), {}, None),
@@ -219,6 +228,7 @@ RESPONSES_ANSWERS = [
         STREAMED,
         None,
     ),
+    ("an error under status 200", RawAnswer.stream(b"event: error\ndata: died\n\n"), STREAMED, None),
     (
         "an end by the server (filter, error, abort)",
         body(response("ye", "incomplete", incomplete_details={"reason": "content_filter"})),
