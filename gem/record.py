@@ -565,12 +565,14 @@ class Episode:
 
     def succeeded(self, seat: str | None = None) -> bool | None:
         """Return whether the task of a seat (default: of the episode) was solved; None where unknown."""
-        stop: StopReason | None = self.stop
-        if seat is not None and self.several:
-            stop = self.ends[seat].stop if seat in self.ends else None
-        if not self.scored or stop in (None, StopReason.ENDED):
-            return None
-        return stop is StopReason.SOLVED
+        stop = self.stop_of(seat)
+        return None if not self.scored or stop is StopReason.ENDED else stop is StopReason.SOLVED
+
+    def stop_of(self, seat: str | None = None) -> StopReason:
+        """Return how a seat (default: the episode) ended; ``ended`` for a seat that it does not have."""
+        if seat is None or not self.several:
+            return self.stop
+        return self.ends[seat].stop if seat in self.ends else StopReason.ENDED
 
     @property
     def seats(self) -> tuple[str, ...]:

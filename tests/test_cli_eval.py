@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -698,6 +699,16 @@ def test_progress_is_a_line_now_and_then_where_nobody_looks(monkeypatch):
     assert len(told) == 2  # after 10 and 20 seconds
     assert told[0].startswith("\\x1b[2Jenv, me, 10/40, success 50.0% (")
     assert told[0].endswith("10/10 verdicts, 1,100 tok/s, 0:30 left")
+
+
+def test_progress_shows_no_success_where_no_episode_says_it():
+    with Progress(quiet=True, stream=Lines()) as progress:
+        progress.begin("env", "", 4)
+        for stop in (StopReason.TURN_LIMIT, StopReason.ENDED):
+            progress.hear(replace(episode(False), stop=stop))
+        assert "success -" in progress._lines[0].cells(0.0, None)
+        progress.hear(episode(True))
+        assert progress._lines[0].cells(0.0, None)[2].startswith("success 50.0% (")
 
 
 def test_progress_shows_what_the_requests_meet(monkeypatch):

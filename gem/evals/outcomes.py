@@ -11,7 +11,7 @@ from typing import Literal
 from gem.codec import task_key
 from gem.errors import BadArgument, StoreError
 from gem.evals.environments import name_environments, name_tasks
-from gem.evals.results import SAME, who
+from gem.evals.results import SAME, reports_success, who
 from gem.evals.usage import Prices, count_uncounted, spent_on, tokens_of
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
@@ -140,7 +140,8 @@ def read_run(
         StoreError, SchemaMismatch: when the store cannot be read.
     """
     file = find_store(Path(path))
-    outcomes: list[tuple[Outcome, str]] = []  # and its group
+    outcomes: list[tuple[Outcome, Entry]] = []
+    stops: dict[str, set[str]] = {}  # of the episodes with a verdict, by the key of the environment
     played: dict[tuple[str, int], list[str]] = {}  # the settings, by task and sample
     damaged = 0
     with EpisodeStore(file, read_only=True) as store:
@@ -153,7 +154,7 @@ def read_run(
         seats: dict[str, tuple[str, ...]] = {}
         for entry in entries:
             try:
-                outcome = _outcome(store, entry, seat, names)
+                outcome, stop = _outcome(store, entry, seat, names)
                 if seat is None and entry.verdict == Verdict.SCORED:
                     if entry.env not in seats:
                         episode = store[entry.number]
@@ -164,8 +165,10 @@ def read_run(
             except StoreError:
                 damaged += 1
                 continue
+            if entry.verdict == Verdict.SCORED:
+                stops.setdefault(entry.env, set()).add(stop)
             before = played.setdefault((outcome.task, outcome.sample), [])
-            outcomes.append((replace(outcome, repeat=len(before)), entry.group))
+            outcomes.append((replace(outcome, repeat=len(before)), entry))
             before.append(settings.get(entry.run, entry.run))
     agents = ", ".join(sorted({who(run) for run in runs.values()} - {""}))
     if any(len({*each}) > 1 for each in played.values()):
@@ -176,15 +179,23 @@ def read_run(
     if not outcomes:
         lost = f" that can be read; {damaged} are damaged" if damaged else ""
         raise BadArgument(f"{file} holds no episode{lost}; compare runs that were played.")
+    silent = {env for env, own in stops.items() if not reports_success(own, several=bool(seats.get(env)))}
+    grouped = [
+        (replace(outcome, success=None) if entry.env in silent else outcome, entry.group)
+        for outcome, entry in outcomes
+    ]
     addresses = ", ".join(sorted({run.addresses for run in runs.values()} - {""}))
-    return RunOutcomes(str(path), agents, _with_instances(outcomes), damaged, addresses)
+    return RunOutcomes(str(path), agents, _with_instances(grouped), damaged, addresses)
 
 
-def _outcome(store: EpisodeStore, entry: Entry, seat: str | None, names: Mapping[str, str]) -> Outcome:
+def _outcome(
+    store: EpisodeStore, entry: Entry, seat: str | None, names: Mapping[str, str]
+) -> tuple[Outcome, str]:
+    """Return an outcome, and how its episode ended for the seat."""
     if not entry.id:
         raise StoreError("a damaged line")
     made = store.task(entry.number)
-    task, success, reward = task_key(made), entry.success, entry.reward
+    task, success, reward, stop = task_key(made), entry.success, entry.reward, entry.stop
     begun, instance = task, ""
     if b'"origin":' in store.line(entry.number) and (origin := store[entry.number].origin) is not None:
         begun, instance = f"{task} behind turn {origin.turns} of {origin.episode}", task
@@ -196,10 +207,13 @@ def _outcome(store: EpisodeStore, entry: Entry, seat: str | None, names: Mapping
             raise BadArgument(
                 f"{entry.spec} has no seat {seat!r}; it has {', '.join(map(repr, episode.ends)) or 'none'}."
             )
-        success, reward = episode.succeeded(seat), episode.reward(seat)
+        success, reward, stop = episode.succeeded(seat), episode.reward(seat), episode.stop_of(seat)
     env = names.get(entry.env, entry.spec)
     source = f"{name_tasks(made.spec, made.kwargs)} seed {made.seed}"
-    return Outcome(env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id, source=source)
+    outcome = Outcome(
+        env, begun, entry.sample, 0, success, reward, instance, made.seed, entry.id, source=source
+    )
+    return outcome, stop
 
 
 def group_environments(outcomes: Iterable[Outcome], envs: Sequence[str]) -> list[int]:

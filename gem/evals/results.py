@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -219,8 +219,7 @@ def summarise(
         for episode in scored:
             check_argument("seat", seat, seat in episode.ends, f"one of {name}: {', '.join(episode.ends)}")
     exactly = exactly and not unplayed and len(scored) == len(episodes)
-    with_success = _find_reporting(scored, seat)
-    won = [float(bool(episode.succeeded(seat))) for episode in with_success]
+    with_success, won = _find_reporting(scored, seat)
     earned = [episode.reward(seat) for episode in scored]
     broken = [episode.error for episode in episodes if episode.error is not None]
     known = bool(with_success) and (budget is not None or all(won))
@@ -251,11 +250,9 @@ def summarise(
         return ratio
 
     def summarise_seat(seat: str) -> SeatResult:
-        with_success = _find_reporting(scored, seat)
+        with_success, won = _find_reporting(scored, seat)
         return SeatResult(
-            success=rate([float(bool(each.succeeded(seat))) for each in with_success], with_success)
-            if with_success
-            else None,
+            success=rate(won, with_success) if with_success else None,
             reward=mean_return([each.reward(seat) for each in scored], scored),
             turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
         )
@@ -307,24 +304,40 @@ def summarise(
     )
 
 
-_REPORTS = frozenset({StopReason.SOLVED, StopReason.FAILED, StopReason.UNREADABLE, StopReason.TURN_BUDGET})
-"""The stops by which an environment itself says whether the task was solved."""
+def reports_success(stops: Iterable[str], *, several: bool = False) -> bool:
+    """Return whether an environment reports success, from how its episodes with a verdict ended.
 
+    Where some end without a word of success, only a solved or a failed one shows that it does. Others were
+    cut, or had an answer that nobody could read: to count them alone would make a rate of 0.
 
-def _find_reporting(scored: Sequence[Episode], seat: str | None = None) -> list[Episode]:
-    """Return the episodes that say whether they (or the seat) succeeded; none where it is not defined.
-
-    Where seats have different results, success is defined only by seat. Where some episodes end without a
-    word of success, and the others were only cut, the environment does not know success: to count the cut
-    ones alone would make a rate of 0.
+    Args:
+        stops: the stop of each episode, or of its measured seat.
+        several: they are stops of whole episodes with several seats. Where these end differently, success is
+            defined only by seat.
     """
-    known = [each for each in scored if each.succeeded(seat) is not None]
-    if len(known) == len(scored):
-        return known
-    if seat is None and any(each.several for each in scored):
-        return []
-    stops = {each.stop if seat is None or not each.several else each.ends[seat].stop for each in known}
-    return known if stops & _REPORTS else []
+    stops = {*stops}
+    if StopReason.ENDED not in stops:
+        return True
+    return not several and not stops.isdisjoint((StopReason.SOLVED, StopReason.FAILED))
+
+
+def find_successes(played: Iterable[tuple[Episode, str | None]]) -> list[bool | None]:
+    """Return whether each episode of one environment, or its seat, succeeded.
+
+    None without verdict or without a word of success, and everywhere if `reports_success` is false.
+    """
+    played = list(played)
+    stops = [each.stop_of(seat) for each, seat in played if each.scored]
+    several = any(each.several and seat is None for each, seat in played if each.scored)
+    reports = reports_success(stops, several=several)
+    return [each.succeeded(seat) if reports else None for each, seat in played]
+
+
+def _find_reporting(scored: Sequence[Episode], seat: str | None) -> tuple[list[Episode], list[float]]:
+    """Return the episodes that say whether they (or the seat) succeeded, and 1 for each that did, else 0."""
+    successes = find_successes((each, seat) for each in scored)
+    known = [(each, float(won)) for each, won in zip(scored, successes, strict=True) if won is not None]
+    return [each for each, _ in known], [won for _, won in known]
 
 
 def _count_turns(episode: Episode, seat: str | None) -> int:
@@ -397,10 +410,18 @@ def _seats(episodes: Sequence[Episode]) -> list[str]:
     return list(dict.fromkeys(seat for episode in episodes if episode.several for seat in episode.ends))
 
 
-def success_rate(episodes: Sequence[Episode]) -> float:
-    """Return the share of successes among the episodes that report success or failure; NaN if none does."""
-    successes = [episode.success for episode in episodes if episode.success is not None]
-    return sum(successes) / len(successes) if successes else float("nan")
+def success_rate(episodes: Iterable[Episode]) -> float:
+    """Return the share of successes among an environment's episodes that report success or failure.
+
+    NaN if it does not report success (`reports_success`).
+    """
+    return average_known(find_successes((each, None) for each in episodes))
+
+
+def average_known(successes: Iterable[bool | None]) -> float:
+    """Return the share of successes among those that are known; NaN if none is."""
+    known = [each for each in successes if each is not None]
+    return sum(known) / len(known) if known else math.nan
 
 
 def required(result: EnvResult) -> EnvResult:

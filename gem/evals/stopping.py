@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gem.errors import check_argument, check_least
-from gem.record import Episode
+from gem.evals.results import reports_success
+from gem.record import Episode, StopReason
 from gem.statistics import ConfidenceSequence, Interval
 
 
@@ -18,7 +19,8 @@ class Stopping:
     Its interval is that of a `ConfidenceSequence` over tasks, which is valid although it is checked after
     every task. Tasks are added in the requested order, after all samples of the task and all earlier tasks
     have ended, because early ends may be the easy cases. A task's value is the mean of its samples with a
-    verdict; a task without any is left out.
+    verdict; a task without any is left out. It is never enough while the added episodes do not show that the
+    environment reports success (`reports_success`).
 
     `width`: stop when the interval is at most this wide. `threshold`: stop when the interval is on one side
     of it. If both are given, one is enough. `samples`: the samples per task, and `seat`: the seat whose
@@ -34,6 +36,8 @@ class Stopping:
     sequence: ConfidenceSequence = field(init=False, repr=False)
     _waiting: dict[str, list[Episode]] = field(default_factory=dict, init=False, repr=False)
     _groups: list[str] = field(default_factory=list, init=False, repr=False)
+    _stops: set[StopReason] = field(default_factory=set, init=False, repr=False)
+    _several: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse settings that would stop never, or at once.
@@ -49,8 +53,8 @@ class Stopping:
 
     @property
     def interval(self) -> Interval | None:
-        """The rate of success over the tasks added so far; None before the first."""
-        return self.sequence.interval if self.sequence.count else None
+        """The rate of success over the tasks added so far; None before the first, or without success."""
+        return self.sequence.interval if self.sequence.count and self._reports_success() else None
 
     def beside(
         self, admit: Callable[[int], bool] | None, on_episode: Callable[[Episode], None] | None
@@ -75,11 +79,16 @@ class Stopping:
         """Add an ended episode of one of the expected groups."""
         self._waiting.setdefault(episode.group, []).append(episode)
         while self._groups and len(self._waiting.get(self._groups[-1], ())) >= self.samples:
-            ended = self._waiting.pop(self._groups.pop())
+            ended = [each for each in self._waiting.pop(self._groups.pop()) if each.scored]
+            self._stops.update(each.stop_of(self.seat) for each in ended)
+            self._several = self._several or (self.seat is None and any(each.several for each in ended))
             known = [each.succeeded(self.seat) for each in ended]
             successes = [float(each) for each in known if each is not None]
             if successes:
                 self.sequence.add(math.fsum(successes) / len(successes))
-                self.enough = self.enough or self.sequence.stop_when(
-                    width=self.width, threshold=self.threshold
-                )
+            if self.sequence.count:
+                enough = self.enough or self.sequence.stop_when(width=self.width, threshold=self.threshold)
+                self.enough = enough and self._reports_success()
+
+    def _reports_success(self) -> bool:
+        return reports_success(self._stops, several=self._several)

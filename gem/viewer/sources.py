@@ -20,8 +20,9 @@ from typing import Any
 from gem.errors import BadArgument, GemError, SchemaMismatch, StoreError
 from gem.evals.environments import name_environments
 from gem.evals.reports import file_name
+from gem.evals.results import reports_success
 from gem.files import read_json as read_file
-from gem.record import Episode, Verdict
+from gem.record import Episode, StopReason, Verdict
 from gem.rollout.index import Entry, Tally, TaskTally
 from gem.rollout.store import EpisodeStore, by_end, by_task
 from gem.specs import TaskRef
@@ -245,6 +246,24 @@ class Source:
             self._tally = count, self.store.tally()
         return self._tally[1]
 
+    def find_silent(self) -> set[str]:
+        """Return the keys of the environments that do not report success (`reports_success`)."""
+        stops: dict[str, set[str]] = {}
+        for tally in self.tally():
+            if tally.verdict == Verdict.SCORED:
+                stops.setdefault(tally.env, set()).add(tally.stop)
+        return {
+            env
+            for env, own in stops.items()
+            if not reports_success(own) or (StopReason.ENDED in own and self._has_seats(env))
+        }
+
+    def _has_seats(self, env: str) -> bool:
+        """Return whether an environment's first episode with a verdict has several seats."""
+        entries, _ = self.store.page(env=env, verdict=Verdict.SCORED, count=1)
+        episode = self.read_episode(entries[0]) if entries else None
+        return episode is not None and episode.several
+
     def _counting(self) -> tuple[list[Tally], list[TaskTally]]:
         """Return the sums over the episodes that count: of repeated ones, the last attempt (`latest`).
 
@@ -258,9 +277,15 @@ class Source:
             several = self.path.name == WATCHED or store.page(sample=1, count=0)[1] > 0
             if count[1] or store.page(attempt=1, count=0)[1] or len(store.runs) > 1:
                 entries = store.latest()
-                self._counted = count, by_end((), entries), by_task((), entries) if several else []
+                tallies, tasks = by_end((), entries), by_task((), entries) if several else []
             else:
-                self._counted = count, self.tally(), store.tasks() if several else []
+                tallies, tasks = self.tally(), store.tasks() if several else []
+            silent = self.find_silent()
+            self._counted = (
+                count,
+                [each._replace(success=None) if each.env in silent else each for each in tallies],
+                [each._replace(known=0, solved=0) if each.env in silent else each for each in tasks],
+            )
         return self._counted[1:]
 
     def figures(self) -> Figures:

@@ -74,6 +74,7 @@ def split_run(source: Source, spec: str = "", turn: int = 0) -> Split:
     wanted = source.filter_of(spec)
     _, total = source.store.page(count=0, **wanted)
     size = _size(source, total)
+    silent = source.find_silent()
     stretches: list[Stretch] = []
     for start in range(0, total, size):
         entries, _ = source.store.page(start=start, count=min(LOOKED_AT, size), **wanted)
@@ -81,7 +82,7 @@ def split_run(source: Source, spec: str = "", turn: int = 0) -> Split:
             break
         stretch = Stretch(entries[0])
         for entry in entries:
-            if entry.success is not None:
+            if entry.success is not None and entry.env not in silent:
                 stretch.known += 1
                 stretch.solved += entry.success
         for entry in entries[:: -(-len(entries) // READ)]:

@@ -24,17 +24,13 @@ SEEDS = 12
 
 @dataclass(slots=True)
 class Seed:
-    """A seed's episodes by the checkpoint's iteration."""
+    """A seed's episodes by the checkpoint's iteration; `known`: whether they say that it was solved."""
 
     number: int
     seed: int
     spec: str
+    known: bool
     entries: dict[int, Entry] = field(default_factory=dict)
-
-    @property
-    def known(self) -> bool:
-        """Whether any episode says whether it was solved."""
-        return any(entry.success is not None for entry in self.entries.values())
 
     @property
     def returns(self) -> tuple[float | None, float | None]:
@@ -107,12 +103,15 @@ def compare_checkpoints(sources: Sequence[Source], run: Source, number: int | No
         if len(numbers) == 2:
             by_seed.setdefault(numbers[1], {})[numbers[0]] = entry
     checkpoints = sorted({at for by_checkpoint in by_seed.values() for at in by_checkpoint})[-CHECKPOINTS:]
-    seeds = []
+    seeds, silent = [], source.find_silent()
     for each in sorted(by_seed)[:SEEDS]:
         entries_of_seed = {at: by_seed[each][at] for at in checkpoints if at in by_seed[each]}
         if entries_of_seed:
             last = next(reversed(entries_of_seed.values()))
-            seeds.append(Seed(each, last.seed, last.spec, entries_of_seed))
+            known = any(
+                entry.success is not None and entry.env not in silent for entry in entries_of_seed.values()
+            )
+            seeds.append(Seed(each, last.seed, last.spec, known, entries_of_seed))
     if not seeds:
         return None
     chosen = next((seed for seed in seeds if seed.number == number), None)

@@ -411,6 +411,20 @@ def test_what_has_no_success_but_by_seat_names_the_seats(tmp_path):
     assert advise_on_seats(mixed) == "in test:Go --seat black or --seat white"
 
 
+def test_episodes_that_were_cut_are_no_lost_ones_where_none_says_success(tmp_path):
+    cut = [episode(seed, StopReason.TURN_LIMIT) for seed in range(5)]
+    silent = [*cut, episode(5, StopReason.ENDED), episode(6, StopReason.UNREADABLE)]
+    run = stored(tmp_path / "a.jsonl", *silent, game(7, 1.0, -1.0, StopReason.FAILED)).outcomes
+    assert {outcome.success for outcome in run if outcome.env != "test:Go"} == {None}
+    for ask in (lambda: compare(run[:7], run[:7]), lambda: suites([run[:7]])):
+        with pytest.raises(BadArgument, match="If an environment does not report success"):
+            ask()
+    said = stored(tmp_path / "b.jsonl", *silent, episode(7)).outcomes
+    assert [outcome.success for outcome in said] == [False] * 5 + [None, False, True]
+    games = [game(0, 0.0, 0.0, StopReason.FAILED), game(1, 1.0, -1.0)]  # a draw alone says nothing
+    assert {o.success for o in stored(tmp_path / "c.jsonl", *games).outcomes} == {None}
+
+
 def test_a_mean_return_over_seats_that_cannot_differ_is_refused(tmp_path):
     won, lost = ([game(seed, pay, -pay) for seed in range(3)] for pay in (1.0, -1.0))
     a, b = stored(tmp_path / "a.jsonl", *won).outcomes, stored(tmp_path / "b.jsonl", *lost).outcomes

@@ -200,8 +200,11 @@ def test_episodes_that_were_cut_are_no_lost_ones_where_none_says_success():
     silent = [played(StopReason.ENDED, 3.0)] * 3 + [played(StopReason.TURN_LIMIT, 5.0)] * 2
     result = summarise("test:X", silent)
     assert (result.success, result.at_least, result.at_most, result.unclear) == (None, None, None, 0)
-    for says in (StopReason.FAILED, StopReason.UNREADABLE, StopReason.TURN_BUDGET):
-        assert summarise("test:X", [*silent, played(says)]).success.mean == 0.0
+    assert math.isnan(success_rate(silent))
+    for broken_off in (StopReason.UNREADABLE, StopReason.TURN_BUDGET):  # no success, whoever gave the score
+        assert summarise("test:X", [*silent, played(broken_off)]).success is None
+    assert summarise("test:X", [*silent, played(StopReason.FAILED)]).success.mean == 0.0
+    assert success_rate([*silent, played(StopReason.SOLVED)]) == 1 / 3
 
 
 def test_episodes_that_do_not_say_success_are_in_its_bounds():

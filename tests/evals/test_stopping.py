@@ -56,6 +56,22 @@ def test_a_task_is_the_mean_of_its_samples_with_a_verdict():
     assert stopping.interval == sequence_of(0.5, 1.0)
 
 
+def test_it_is_never_enough_where_no_episode_says_success():
+    def ended(task, stop):
+        made = episode(task, won=False)
+        made.stop, made.ends = stop, {"agent": SeatEnd(stop)}
+        return made
+
+    stopping = Stopping(width=0.9)
+    stopping.expect(map(str, range(64)))
+    for task in range(62):
+        stopping.hear(ended(task, StopReason.TURN_LIMIT if task % 2 else StopReason.ENDED))
+    assert (stopping.enough, stopping.interval, stopping.sequence.count) == (False, None, 31)
+    stopping.hear(episode(62, won=True))
+    assert stopping.enough
+    assert stopping.interval.n == 32
+
+
 def test_nothing_is_known_before_the_first_task():
     assert Stopping(threshold=0.5).interval is None
 

@@ -2,6 +2,7 @@ import json
 import os
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 from records import episode, turn
@@ -16,11 +17,13 @@ from gem.content import Image, Message, Text, ToolCall
 from gem.errors import BadArgument, NoVerdict, StoreError
 from gem.evals import evaluate
 from gem.history import HistoryPolicy
-from gem.record import Failure, Reply, RunInfo, StopReason
+from gem.record import Failure, Reply, RunInfo, SeatEnd, StopReason
 from gem.rollout import EpisodeStore
 from gem.seeding import stream
+from gem.specs import TaskRef
 from gem.viewer.export import export
 from gem.viewer.sources import open_sources
+from gem.viewer.stretches import split_run
 from gem.viewer.text import Board, blocks, split_code
 
 
@@ -613,6 +616,22 @@ class Faltering(BaseAgent):
         if self.broken and stream(ask.seed).random() < 0.2:
             raise NoVerdict("the server hung up")
         return Reply(f"\\boxed{{{1 + ask.seed % 10}}}")
+
+
+def test_episodes_that_were_cut_are_no_lost_ones_where_none_says_success(pages, tmp_path):
+    def ended(spec, stop, ends=None):
+        made = episode(answer("a"), stop=stop)
+        return replace(made, task=TaskRef(spec), ends=ends or made.ends)
+
+    silent = [ended("test:Score", stop) for stop in (StopReason.ENDED, *[StopReason.TURN_LIMIT] * 4)]
+    ends = {"x": SeatEnd(StopReason.ENDED), "o": SeatEnd(StopReason.FAILED)}
+    games = [ended("test:Go", stop, ends) for stop in (StopReason.FAILED, StopReason.ENDED)]
+    write(tmp_path / "episodes.jsonl", *silent, *games, episode(answer("a")))
+    (source,) = open_sources([tmp_path])
+    assert (source.figures().known, source.figures().success.mean) == (1, 1.0)
+    assert [each.success is None for each in source.by_env().values()] == [False, True, True]
+    assert [each.known for each in split_run(source, "test:Score").stretches] == [0] * 5
+    source.close()
 
 
 def test_the_figures_are_those_of_the_evaluation(pages, tmp_path):

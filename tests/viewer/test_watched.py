@@ -103,8 +103,13 @@ def test_where_nobody_knows_what_solved_is_returns_are_said(pages, tmp_path):
             episode(answer("a", reward=i / 4), stop=StopReason.ENDED, seed=1, run=RUN, job=f"{i}-0")
             for i in range(3)
         ),
+        episode(answer("a"), stop=StopReason.TURN_LIMIT, seed=2, run=RUN, job="0-1"),
     )
-    assert cells(pages(folder).get("run/0/through").text, 1) == (["v-none"] * 3, "return 0.000 to 0.500")
+    shown = pages(folder)
+    assert cells(shown.get("run/0/through").text, 1) == (["v-none"] * 3, "return 0.000 to 0.500")
+    assert [
+        each.known for each in compare_checkpoints(shown.viewer.sources, shown.viewer.sources[0]).seeds
+    ] == [False] * 2
 
 
 def test_what_is_no_watched_job_or_too_much_is_left_out(pages, tmp_path):

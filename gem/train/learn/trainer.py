@@ -29,7 +29,7 @@ from gem.train.report.selection import best, enough
 from gem.train.report.watcher import Watcher
 from gem.train.tasks.demonstrations import cloned_seeds
 from gem.train.tasks.held_out import HeldOut
-from gem.train.tasks.schedule import Slot, figures_of
+from gem.train.tasks.schedule import Slot, figures_of, measure_success
 from gem.train.tasks.watched_seeds import WatchedSeeds
 from gem.waiting import name_wait
 
@@ -229,7 +229,6 @@ class Trainer(Sampling):
         """Return the metrics of an iteration; `slots`: one per episode, None: there is one environment."""
         slots = slots or [Slot()] * len(episodes)
         scored = [(slot, episode) for slot, episode in zip(slots, episodes, strict=True) if episode.scored]
-        successes = [won for slot, episode in scored if (won := slot.success(episode)) is not None]
         count = len(scored) or NAN
         answers = [len(turn.token_ids) for slot, episode in scored for turn in slot.turns(episode)]
         turns, tokens = len(answers), sum(answers)
@@ -238,7 +237,7 @@ class Trainer(Sampling):
         return Metrics(
             iteration=self.iteration,
             episodes=self.iteration * self.config.batch,
-            success=sum(successes) / len(successes) if successes else NAN,
+            success=measure_success(scored),
             reward=sum(slot.reward(episode) for slot, episode in scored) / count,
             turns=turns / count,
             unreadable=sum(slot.stop(episode) is StopReason.UNREADABLE for slot, episode in scored) / count,

@@ -12,7 +12,7 @@ from itertools import cycle, product
 from gem.agents.random import RandomAgent
 from gem.errors import BadArgument
 from gem.evals import EnvResult, evaluate, required, summarise
-from gem.evals.results import SeatResult
+from gem.evals.results import SeatResult, find_successes
 from gem.record import Agent, Episode
 from gem.rollout import Job, rollout
 from gem.statistics import rate_interval, return_interval
@@ -87,8 +87,9 @@ def summarise_seats(
         return whole
 
     def summarise_seat(of: Sequence[tuple[Episode, str]]) -> SeatResult:
-        known = [(each, won) for each, seat in of if (won := each.succeeded(seat)) is not None]
-        wins, tasks = [float(won) for _, won in known], [each.group for each, _ in known]
+        successes = zip(of, find_successes(of), strict=True)
+        known = [(each.group, float(won)) for (each, _), won in successes if won is not None]
+        tasks, wins = [task for task, _ in known], [won for _, won in known]
         earned, all_tasks = [each.reward(seat) for each, seat in of], [each.group for each, _ in of]
         return SeatResult(
             success=rate_interval(wins, tasks if clustered else None) if wins else None,
@@ -98,7 +99,7 @@ def summarise_seats(
 
     by_seat = {seat: [each for each in pairs if each[1] == seat] for seat in dict.fromkeys(seats)}
     together = summarise_seat(pairs)
-    successes = [won for each, seat in pairs if (won := each.succeeded(seat)) is not None]
+    successes = [won for won in find_successes(pairs) if won is not None]
     lost = len(episodes) - len(pairs)
     return replace(
         whole,

@@ -6,10 +6,12 @@ the checkpoint, so a resumed run continues with the same tasks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from gem.evals.results import average_known, find_successes
 from gem.record import Episode, StopReason, Turn
 from gem.train.config import TrainConfig
 from gem.train.config.env_part import EnvPart, Stage
@@ -35,9 +37,9 @@ class Slot:
         end = episode.ends.get(self.seat)
         return episode.stop if end is None else end.stop
 
-    def success(self, episode: Episode) -> bool | None:
-        """Return whether the learner succeeded; None where that is not known."""
-        return episode.succeeded(self.seat if self.seat in episode.ends else None)
+    def seat_in(self, episode: Episode) -> str | None:
+        """Return the learner's seat in an episode; None where its success is that of the episode."""
+        return self.seat if self.seat in episode.ends else None
 
     def reward(self, episode: Episode) -> float:
         """Return the learner's reward; the mean over the seats where it plays all of them."""
@@ -117,10 +119,11 @@ class Schedule:
             self.league.take_in((slot.opponent, each, slot.seat) for slot, each in played if slot.seat)
         if self.curriculum is None:
             return None
+        own = [(each, slot.seat_in(each)) for slot, each in played if slot.part == self.curriculum.stage]
         outcomes = [
             (each.job.partition("@")[0], won)
-            for slot, each in played
-            if slot.part == self.curriculum.stage and (won := slot.success(each)) is not None
+            for (each, _), won in zip(own, find_successes(own), strict=True)
+            if won is not None
         ]
         return self.curriculum.stages[self.curriculum.stage] if self.curriculum.take_in(outcomes) else None
 
@@ -154,6 +157,14 @@ class Schedule:
             self.league.load(state["league"])
 
 
+def measure_success(played: Iterable[tuple[Slot, Episode]]) -> float:
+    """Return the learner's rate of success; NaN where no environment reports it."""
+    by_part: dict[int, list[tuple[Episode, str | None]]] = {}
+    for slot, episode in played:
+        by_part.setdefault(slot.part, []).append((episode, slot.seat_in(episode)))
+    return average_known(won for own in by_part.values() for won in find_successes(own))
+
+
 def figures_of(
     parts: Sequence[EnvPart], slots: Sequence[Slot], episodes: Sequence[Episode]
 ) -> tuple[dict[str, dict[str, float | int | None]], dict[str, dict[str, float | int | None]]]:
@@ -168,12 +179,12 @@ def figures_of(
 
     def summarise(pairs: Sequence[tuple[Slot, Episode]]) -> dict[str, float | int | None]:
         scored = [(slot, episode) for slot, episode in pairs if episode.scored]
-        won = [w for slot, episode in scored if (w := slot.success(episode)) is not None]
+        success = measure_success(scored)
         count = len(scored)
         return {
             "episodes": len(pairs),
             "share": len(pairs) / len(played),
-            "success": sum(won) / len(won) if won else None,
+            "success": None if math.isnan(success) else success,
             "reward": sum(slot.reward(episode) for slot, episode in scored) / count if count else None,
             "turns": sum(len(slot.turns(episode)) for slot, episode in scored) / count if count else None,
         }

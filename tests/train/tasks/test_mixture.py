@@ -1,6 +1,7 @@
 """Several environments in one run: who is in a batch, what is compared with what, going on after a crash."""
 
 import json
+import math
 import random
 import time
 from collections import Counter
@@ -10,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import records
 from runs import QUICK, Log, assert_same_run, interrupt_before_checkpoint, same_weights
 
 from gem.errors import BadArgument, UnknownEnv
@@ -24,7 +26,7 @@ from gem.train.learn.seat_episodes import split_by_seat
 from gem.train.learn.training import make_trainer, train
 from gem.train.report.run_folder import RunFolder
 from gem.train.tasks.mixture import Shares, TokenShares
-from gem.train.tasks.schedule import Schedule, Slot
+from gem.train.tasks.schedule import Schedule, Slot, figures_of, measure_success
 
 EASY = "game:GuessTheNumber-v0-easy"
 FOUR = EnvPart(EASY, kwargs={"max_number": 4, "max_turns": 3}, name="four")
@@ -168,6 +170,19 @@ def mixed_episodes(tmp_path, **changes):
         for turn in episode.turns:
             turn.reward = draw.choice([0.0, 0.25, 1.0])
     return trainer, episodes
+
+
+def test_an_environment_without_success_has_none_in_the_figures():
+    """A limit cut some of its episodes: they are not lost."""
+    cut, solved, failed = (
+        records.episode(stop=stop) for stop in (StopReason.TURN_LIMIT, StopReason.SOLVED, StopReason.FAILED)
+    )
+    parts = [EnvPart("test:X", name=name) for name in ("score", "success")]
+    played = [cut, cut, records.episode(stop=StopReason.ENDED), solved, failed]
+    slots = [Slot(0)] * 3 + [Slot(1)] * 2
+    assert measure_success(zip(slots, played, strict=True)) == 0.5
+    assert [each["success"] for each in figures_of(parts, slots, played)[0].values()] == [None, 0.5]
+    assert math.isnan(measure_success([(Slot(), records.episode(stop=StopReason.ENDED)), (Slot(), cut)]))
 
 
 def learnt(tmp_path, scale, **changes):
