@@ -138,7 +138,7 @@ def test_logprobs_that_do_not_fit_the_tokens_are_left_out():
     [
         ("stop", "stop", {}),
         ("length", "length", {}),
-        (None, "stop", {}),
+        (None, "stop", {"finish_reason": "none"}),
         ("tool_calls", "stop", {}),
         ("function_call", "stop", {}),
         ("max_tokens", "length", {}),
