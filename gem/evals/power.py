@@ -68,13 +68,14 @@ class Suite:
     def scale(self, difference: float) -> float:
         """Return by how much noise changes if one of two rates is on the side of 1/2, by a difference.
 
+        Over several environments, the difference may be larger than this one's can be: then by the largest.
         For figures that are no rates, and two runs, it is as observed.
         """
         own = self.own[0]
         variance = own.between + (own.within or 0.0)
         if not self.of_rates or len(self.own) > 1 or not variance:
             return 1.0
-        other = own.mean + (difference if own.mean < 0.5 else -difference)
+        other = min(1.0, max(0.0, own.mean + (difference if own.mean < 0.5 else -difference)))
         return (variance + other * (1 - other)) / (2 * variance)
 
     @property

@@ -591,6 +591,16 @@ def test_over_environments_the_floor_is_that_of_their_mean():
     assert len(floors(known, (0.5, 1.0, 2.0))) == 9
 
 
+def test_over_environments_no_rate_is_asked_to_differ_by_more_than_it_can():
+    """One near 50% may differ by less than the mean over environments."""
+    rng = np.random.default_rng(0)
+    for won in rng.integers(0, 61, (100, 3)):
+        *own, both = floors(suites([[o for i, n in enumerate(won) for o in lots(n, 60, env=f"test:{i}")]]))
+        for name in ("paired", "unpaired"):
+            most = max(getattr(each, name) for each in own)
+            assert 0 < getattr(both, name) <= most
+
+
 def test_suites_that_cannot_be_are_refused():
     with pytest.raises(BadArgument, match="no environment has two tasks with a success"):
         suites([run(True)])
