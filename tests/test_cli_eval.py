@@ -756,11 +756,14 @@ def test_a_flag_of_nothing_is_kept_in_the_command(tmp_path):
     assert result(tmp_path / "run")["seed"] == 0
 
 
-def test_a_budget_leaves_out_what_damaged_lines_took(tmp_path, capsys):
+@pytest.mark.parametrize(
+    "spoil", [lambda line: line[:200] + b"}\n", lambda line: line.replace(b'"schema":2', b'"schema":3')]
+)
+def test_a_budget_leaves_out_what_lines_took_that_cannot_be_read(spoil, tmp_path, capsys):
     assert run(EASY, "-n", 3, "--out", tmp_path) == 0
     path = tmp_path / "episodes.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:-1], lines[-1][:200] + b"}\n"]))
+    path.write_bytes(b"".join([*lines[:-1], spoil(lines[-1])]))
     capsys.readouterr()
     assert run(EASY, "-n", 3, "--out", tmp_path, "--budget-tokens", 100) == 0
     assert "the budget does not count 1 damaged line" in capsys.readouterr().err

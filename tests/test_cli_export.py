@@ -64,9 +64,10 @@ def test_out_and_in(store, tmp_path, capsys, name, args):
     assert again[:2] == (0, f"copied 0 episodes to {back}; 6 were there already\n")
 
 
-def test_damaged_episodes_are_left_out_and_told(store, tmp_path, capsys):
+@pytest.mark.parametrize(("text", "change"), [(b'"stop":"', b'"stop":"\x1b'), (b'"schema":2', b'"schema":3')])
+def test_episodes_that_cannot_be_read_are_left_out_and_told(store, tmp_path, capsys, text, change):
     data = store.read_bytes().splitlines(keepends=True)
-    data[2] = data[2].replace(b'"stop":"', b'"stop":"\x1b', 1)
+    data[2] = data[2].replace(text, change, 1)
     store.write_bytes(b"".join(data) + b'{"schema":2,"torn')
     code, said, err = run(capsys, "export", store, tmp_path / "out.jsonl")
     assert (code, said) == (0, f"wrote 5 rows to {tmp_path / 'out.jsonl'}\n")

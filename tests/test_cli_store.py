@@ -157,7 +157,7 @@ def test_merge_says_what_it_did(path, tmp_path, capsys):
         file.write(b'{"schema":2,"job":1}\n')
     code, said, warned = run(capsys, "merge", out, path)
     assert (code, said) == (0, f"copied 0 episodes to {out}; 3 were there already\n")
-    assert warned == "1 damaged line was left out\n"
+    assert warned == "left out 1 line: damaged, torn, or of another version of gem\n"
 
 
 def test_the_schema_is_one_that_stored_lines_fit(path, capsys):

@@ -39,11 +39,11 @@ from gem.adapters.records import (
     whole_file,
 )
 from gem.content import Image, Message, Obs, ToolSpec, text_of
-from gem.errors import BadArgument, GemError, MissingData, StoreError, needs_extra
+from gem.errors import BadArgument, GemError, MissingData, needs_extra
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, RunInfo, StopReason, Turn
 from gem.rollout.index import Entry
-from gem.rollout.store import EpisodeStore
+from gem.rollout.store import UNREADABLE, EpisodeStore
 
 with needs_extra("a log of Inspect", "inspect-ai", "inspect"):
     from inspect_ai.event import InfoEvent, ModelEvent
@@ -471,15 +471,15 @@ def write_logs(
         damaged: called with the error of each episode that cannot be read and is left out; None: raise it.
 
     Raises:
-        BadArgument: when the file exists, or the folder is not empty. StoreError: when an episode cannot be
-            read, or a file cannot be written.
+        BadArgument: when the file exists, or the folder is not empty. StoreError, SchemaMismatch: when an
+            episode cannot be read. StoreError: when a file cannot be written.
     """
 
     def read(numbers: Iterable[int]) -> Iterator[Episode]:
         for number in numbers:
             try:
                 yield store[number]
-            except StoreError as error:
+            except UNREADABLE as error:
                 if damaged is None:
                     raise
                 damaged(error)

@@ -26,7 +26,7 @@ from gem.errors import (
 )
 from gem.plugins import load
 from gem.record import Episode
-from gem.rollout.store import EpisodeStore, find_store
+from gem.rollout.store import UNREADABLE, EpisodeStore, find_store
 
 MODEL = "hf"
 """The format of a trained model."""
@@ -56,7 +56,7 @@ class Damaged:
         for number in range(len(store)) if numbers is None else numbers:
             try:
                 episode = store[number]
-            except StoreError as error:
+            except UNREADABLE as error:
                 self.note(error)
                 continue
             yield episode

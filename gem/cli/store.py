@@ -153,8 +153,8 @@ def merge_stores(
     done = merge(out, sources)
     print(f"copied {done.copied} episodes to {out}; {done.duplicates} were there already")
     if done.damaged:
-        count = "1 damaged line was" if done.damaged == 1 else f"{done.damaged} damaged lines were"
-        print(f"{count} left out", file=sys.stderr)
+        count = "1 line" if done.damaged == 1 else f"{done.damaged} lines"
+        print(f"left out {count}: damaged, torn, or of another version of gem", file=sys.stderr)
 
 
 def schema() -> None:

@@ -11,6 +11,7 @@ from gem.evals.reports import file_name
 from gem.evals.usage import Budget, Usage, spent_on
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
+from gem.rollout.store import UNREADABLE
 
 EPISODES_FILE = "episodes.jsonl"
 
@@ -32,7 +33,7 @@ class CountedStore(EpisodeStore):
         for number in range(len(self)):
             try:
                 episode = self[number]
-            except StoreError:
+            except UNREADABLE:
                 damaged += 1
                 continue
             job = episode.run.id, episode.job, episode.sample

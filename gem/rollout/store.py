@@ -51,6 +51,9 @@ from gem.specs import TaskRef
 OPENING = b'{"schema":'
 SEARCHED = 1 << 20  # bytes in which a store with a damaged first line has another line
 
+UNREADABLE = (StoreError, SchemaMismatch)
+"""The errors of ``store[number]`` where its line is damaged, or has an unknown schema."""
+
 Answer = TypeVar("Answer")
 
 
@@ -582,7 +585,7 @@ def find_store(run: Path) -> Path:
 
 
 class Merged(NamedTuple):
-    """The result of a merge: episodes copied, duplicates left out, damaged and torn lines left out."""
+    """The result of a merge: episodes copied, duplicates left out, lines left out that cannot be read."""
 
     copied: int
     duplicates: int
@@ -615,7 +618,7 @@ def merge(out: str | Path, sources: Sequence[str | Path]) -> Merged:
             for number in range(len(given)):
                 try:
                     episode = given[number]
-                except StoreError:
+                except UNREADABLE:
                     unread += 1
                     continue
                 episode.run = runs.get(episode.run.id, episode.run)

@@ -885,9 +885,9 @@ def test_a_merge_that_was_killed_is_made_good_by_another(path, tmp_path):
     assert merge(out, [path]) == (3000 - done, done, 0)
 
 
-def test_damaged_lines_are_left_out_of_a_merge_and_counted(path, tmp_path):
-    with path.open("wb") as file:
-        file.write(codec.encode(episode(0)) + b'\n{"schema":2,"job":3}\n' + codec.encode(episode(1)) + b"\n")
+@pytest.mark.parametrize("line", [b'{"schema":2,"job":3}', b'{"schema":3,"new":"form"}'])
+def test_lines_that_cannot_be_read_are_left_out_of_a_merge_and_counted(path, tmp_path, line):
+    path.write_bytes(b"\n".join([codec.encode(episode(0)), line, codec.encode(episode(1)), b""]))
     assert merge(tmp_path / "out.jsonl", [path]) == (2, 0, 1)
 
 
