@@ -27,6 +27,7 @@ from gem.statistics import (
     paired_bootstrap,
     paired_difference,
     paired_p,
+    rate_interval,
     return_interval,
     score_difference,
     sign_flips,
@@ -154,11 +155,11 @@ def compare(
 
     For success, the interval is `score_difference`, and p is McNemar's exact test (`sign_flips` for several
     samples per task), and for returns that are all 0 or 1. For others, both use Student's t
-    (`paired_difference`). The samples of a task are one cluster. A bootstrap interval (`paired_bootstrap`) is
-    reported too. On one environment an agent is better if p, corrected for the number of environments (Holm),
-    is below ``1 - level`` and the interval is on one side of 0. Over several environments, the interval of
-    the mean must be on one side of 0. Those that share tasks (prompts of the same rows, keywords or tools of
-    the same id) count there as one sample.
+    (`paired_difference`); where all tasks differ alike, p is that of equal signs. The samples of a task are
+    one cluster. A bootstrap interval (`paired_bootstrap`) is reported too. On one environment an agent is
+    better if p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval is
+    on one side of 0. Over several environments, the interval of the mean must be on one side of 0. Those that
+    share tasks (prompts of the same rows, keywords or tools of the same id) count there as one sample.
 
     Samples without a verdict in either run, and samples in only one run, are left out of all figures; both
     lower the coverage.
@@ -244,37 +245,77 @@ def _row(
     if not pairs:
         return row
     tasks, first, second = map(list, zip(*pairs, strict=True))
-    bootstrap = paired_bootstrap(first, second, tasks, level)
     # Most returns are 0 or 1: then they are rates, and by Student's t a few equal ones would be certain.
-    if {*first, *second} <= {0, 1}:
-        counts: dict[str, list[int]] = {}
-        for task, one, other in pairs:
-            own = counts.setdefault(task, [0, 0, 0])
-            own[0] += one > other
-            own[1] += other > one
-            own[2] += 1
-        lost, won, sizes = zip(*counts.values(), strict=True)
-        difference = score_difference(lost, won, sizes, level)
-        p = sign_flips([up - down for down, up in zip(lost, won, strict=True)])
-        if metric == "success":
-            row = replace(row, lost=sum(lost), won=sum(won))
-    else:
-        difference = paired_difference(first, second, tasks, level)
-        p = paired_p(difference, level)
-        if difference.low == difference.high and difference.mean and p >= 1 - level:
-            difference = difference._replace(low=-math.inf, high=math.inf)  # so few equal ones are chance
-    row = replace(row, a=return_interval(first, tasks, level), b=return_interval(second, tasks, level), p=p)
-    smallest = _smallest(difference, metric, level, tests)
-    if metric == "return" and first == second:
-        smallest = 0.0
-    elif {*first, *second} <= {0, 1} and smallest is not None:
+    compare_pairs = _compare_rates if {*first, *second} <= {0, 1} else _compare_values
+    row = compare_pairs(row, tasks, first, second, level, 1 - (1 - level) / tests)
+    row = replace(row, bootstrap=paired_bootstrap(first, second, tasks, level))
+    if metric == "success":
+        return row
+    same = all(map(math.isclose, first, second))
+    return replace(row, lost=None, won=None, smallest=0.0 if same else row.smallest)
+
+
+def _compare_rates(
+    row: Paired,
+    tasks: Sequence[str],
+    first: Sequence[float],
+    second: Sequence[float],
+    level: float,
+    needed: float,
+) -> Paired:
+    """Return a row with the figures of pairs of 0 and 1; `needed`: the level of p, corrected for tests."""
+    counts: dict[str, list[int]] = {}
+    for task, one, other in zip(tasks, first, second, strict=True):
+        own = counts.setdefault(task, [0, 0, 0])
+        own[0] += one > other
+        own[1] += other > one
+        own[2] += 1
+    lost, won, sizes = zip(*counts.values(), strict=True)
+    smallest = math.inf
+    if not _is_too_few(row.tasks, needed):
         changes = paired_difference(first, second, tasks, level)
         one = math.fsum((b - a - changes.mean) ** 2 for a, b in zip(first, second, strict=True)) / row.pairs
         error = (changes.high - changes.mean) / student_t.quantile((1 + level) / 2, row.tasks - 1)
         worth = row.tasks if row.pairs == row.tasks else count_pairs(one, error**2, row.tasks, level)
-        smallest = smallest_rate_difference(one, worth, 1 - (1 - level) / tests)
-        smallest = smallest if smallest <= 1 else None
-    return replace(row, difference=difference, bootstrap=bootstrap, smallest=smallest)
+        smallest = smallest_rate_difference(one, worth, needed)
+    return replace(
+        row,
+        a=rate_interval(first, tasks, level),
+        b=rate_interval(second, tasks, level),
+        difference=score_difference(lost, won, sizes, level),
+        lost=sum(lost),
+        won=sum(won),
+        p=sign_flips([up - down for down, up in zip(lost, won, strict=True)]),
+        smallest=smallest if smallest <= 1 else None,
+    )
+
+
+def _compare_values(
+    row: Paired,
+    tasks: Sequence[str],
+    first: Sequence[float],
+    second: Sequence[float],
+    level: float,
+    needed: float,
+) -> Paired:
+    """Return a row with the figures of pairs of any values; see _compare_rates()."""
+    difference = paired_difference(first, second, tasks, level)
+    p = paired_p(difference, level)
+    if difference.low == difference.high and _is_too_few(row.tasks, level):  # so few equal ones are chance
+        difference = difference._replace(low=-math.inf, high=math.inf)
+    return replace(
+        row,
+        a=return_interval(first, tasks, level),
+        b=return_interval(second, tasks, level),
+        difference=difference,
+        p=p,
+        smallest=None if _is_too_few(row.tasks, needed) else _find_smallest(difference, level, needed),
+    )
+
+
+def _is_too_few(tasks: int, level: float) -> bool:
+    """Return whether p is too large even where all tasks differ in the same direction."""
+    return 2.0 ** (1 - tasks) >= 1 - level
 
 
 def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> Iterator[Change]:
@@ -282,23 +323,22 @@ def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> It
         if (other := b.get(key)) is None:
             continue
         first, second = one.value(metric), other.value(metric)
-        if first is not None and second is not None and first != second:
+        if first is not None and second is not None and not math.isclose(first, second):
             yield Change(one.env, one.seed, one.sample, first, second, one.episode, other.episode)
 
 
-def _smallest(difference: Interval, metric: Metric, level: float, tests: int = 0) -> float | None:
-    """Return the difference that would be shown with a power of 80%; None if none could be.
+def _find_smallest(difference: Interval, level: float, needed: float, most: float = math.inf) -> float | None:
+    """Return the difference that would be shown with a power of 80%; None if none below `most` would.
 
-    It follows from the width of the interval, and from the level that p needs to be corrected for `tests`; of
-    0 tests there is no p.
+    It follows from the width of the interval at `level`, where a difference is shown at the level `needed`.
     """
-    alpha, tasks = (1 - level) / max(1, tests), difference.clusters
-    if tasks < 2 or (tests and 2.0 ** (1 - tasks) >= alpha):  # p if all tasks differ the same way
+    df = difference.clusters - 1
+    if df < 1:
         return None
-    asked, given = (student_t.quantile(1 - each / 2, tasks - 1) for each in (alpha, 1 - level))
+    asked, given = (student_t.quantile((1 + each) / 2, df) for each in (needed, level))
     half = (difference.high - difference.low) / 2
-    smallest = half * (asked + student_t.quantile(POWER, tasks - 1)) / given
-    return smallest if smallest < (1.0 if metric == "success" else math.inf) else None
+    smallest = half * (asked + student_t.quantile(POWER, df)) / given
+    return smallest if smallest < most else None
 
 
 def _add_headline(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
@@ -324,6 +364,8 @@ def _headline(row: Paired, better: str | None, significant: bool, metric: Metric
         if significant:
             return f"no difference shown: p is {row.corrected:.3f}, but the interval contains 0"
     if row.smallest == 0:  # only for returns; other runs could still show a difference
+        if row.pairs > row.tasks:
+            return f"no difference: each of {row.tasks} tasks has the same mean {metric}"
         return f"no difference: each of {row.pairs} pairs has the same {metric}"
     if row.smallest is None:
         return f"no difference shown, and none could be: too few tasks ({row.tasks})"
@@ -383,7 +425,7 @@ def _overall(
         won=sum(row.won or 0 for row in known) if of_success else None,
         at_least=sum(row.at_least or 0.0 for row in rows) / len(rows) if of_success else None,
         at_most=sum(row.at_most or 0.0 for row in rows) / len(rows) if of_success else None,
-        smallest=_smallest(difference, metric, level),
+        smallest=_find_smallest(difference, level, level, 1.0 if of_success else math.inf),
     )
     if low := [row.env for row in rows if row.withheld]:
         return replace(overall, withheld=f"no headline: coverage is too low on {', '.join(low)}")

@@ -11,6 +11,7 @@ from gem.evals.outcomes import Metric, Outcome, advise_on_seats, group_environme
 from gem.statistics import Noise, noise, noise_of_rate, smallest_difference, smallest_rate_difference
 from gem.statistics.combining import count_clusters
 from gem.statistics.intervals import members_of
+from gem.statistics.paired import subtract_pairs
 from gem.statistics.power import LARGEST, count_pairs, find_smallest
 
 
@@ -124,7 +125,7 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
         if len({*tasks}) < 2:
             continue
         sides = [[values[i] for values in whole.values()] for i in range(len(runs))]
-        differences = [values[-1] - values[0] for values in whole.values()]
+        differences = subtract_pairs(sides[0], sides[-1])
         own = tuple(noise(side, tasks) for side in sides)
         between_them = noise(differences, tasks) if len(runs) > 1 else None
         if metric == "success":

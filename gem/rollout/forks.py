@@ -280,7 +280,7 @@ def _mean_with_interval(returns: Sequence[float], distinct: Set[float]) -> Inter
 def _subtract(one: Interval | None, other: Interval | None) -> Interval | None:
     if one is None or other is None:
         return None
-    mean = one.mean - other.mean
+    mean = 0.0 if math.isclose(one.mean, other.mean) else one.mean - other.mean  # but for rounding
     low = mean - math.hypot(one.mean - one.low, other.high - other.mean)
     high = mean + math.hypot(one.high - one.mean, other.mean - other.low)
     n = one.n + other.n

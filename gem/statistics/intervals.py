@@ -10,6 +10,9 @@ from typing import NamedTuple
 from gem.errors import BadArgument, check_argument, check_least
 from gem.statistics import student_t
 
+ROUNDING = 1e-9
+"""Values that differ by a smaller share of the largest one are equal: they differ by rounding alone."""
+
 
 class Interval(NamedTuple):
     """A mean and its interval, of `n` values in `clusters` independent clusters.
@@ -45,8 +48,8 @@ def mean_interval(
     Cameron and Miller, J. Human Resources 50 (2015) (the correction for few clusters). If each value is its
     own cluster, this is the classical interval. For a single cluster the interval is unbounded.
 
-    This is for counts and scores. For a rate near 0 or 1 its coverage is far too low, and for equal values it
-    is a single point: use rate_interval(), or return_interval() for returns.
+    This is for counts and scores. For a rate near 0 or 1 its coverage is far too low, and where all clusters
+    are equal but for rounding it is a single point: use rate_interval(), or return_interval() for returns.
 
     Args:
         values: one number per sample.
@@ -58,11 +61,10 @@ def mean_interval(
     """
     check_level(level)
     mean = _mean(values)
-    members = members_of(values, clusters)
-    n, g = len(values), len(members)
+    sums = sum_deviations(values, mean, clusters)
+    n, g = len(values), len(sums)
     if g == 1:
         return Interval(mean, -math.inf, math.inf, n, g)
-    sums = [math.fsum(value - mean for value in own) for own in members]
     squares = math.fsum(off * off for off in sums)  # infinite if it overflows
     half = student_t.quantile((1 + level) / 2, g - 1) * math.sqrt(g / (g - 1) * squares) / n
     return Interval(mean, mean - half, mean + half, n, g)
@@ -74,7 +76,8 @@ def return_interval(
     """Return the mean of values whose range is not known, with an interval that is no single point.
 
     If all are 0 or 1, as the returns of most tasks, it is that of rate_interval(), else that of
-    mean_interval(). If all are equal, the sample says nothing about other values: there are no bounds.
+    mean_interval(). If all clusters are equal but for rounding, the sample says nothing about other values:
+    there are no bounds.
 
     Args:
         values: one number per sample.
@@ -88,7 +91,7 @@ def return_interval(
     if distinct and distinct <= {0, 1}:
         return rate_interval(values, clusters, level)
     interval = mean_interval(values, clusters, level)
-    return interval._replace(low=-math.inf, high=math.inf) if len(distinct) == 1 else interval
+    return interval._replace(low=-math.inf, high=math.inf) if interval.low == interval.high else interval
 
 
 def rate_interval(
@@ -246,6 +249,13 @@ def members_of(values: Sequence[float], clusters: Sequence[Hashable] | None) -> 
     for value, cluster in zip(values, clusters, strict=True):
         members.setdefault(cluster, []).append(value)
     return list(members.values())
+
+
+def sum_deviations(values: Sequence[float], mean: float, clusters: Sequence[Hashable] | None) -> list[float]:
+    """Return the sum of each cluster's deviations from the mean; all are 0 if they are but rounding."""
+    sums = [math.fsum(value - mean for value in own) for own in members_of(values, clusters)]
+    least = ROUNDING * max(map(abs, values))
+    return sums if any(abs(off) > least for off in sums) else [0.0] * len(sums)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from gem.errors import BadArgument, check_argument
 from gem.statistics import student_t
 from gem.statistics.intervals import (
+    ROUNDING,
     Interval,
     check_level,
     check_resamples,
@@ -17,6 +18,7 @@ from gem.statistics.intervals import (
     mean_interval,
     members_of,
     normal_quantile,
+    sum_deviations,
 )
 
 RESAMPLES = 2000
@@ -84,7 +86,7 @@ def sign_flip_p(first: Sequence[float], second: Sequence[float]) -> float:
     Raises:
         BadArgument: for unequal lengths, or more than 20 pairs.
     """
-    differences = np.array(_differences(first, second))
+    differences = np.array(subtract_pairs(first, second))
     check_argument("the number of pairs", len(differences), len(differences) <= 20, "at most 20")
     sums = np.zeros(1)
     for each in differences:
@@ -170,8 +172,8 @@ def paired_difference(
     """Return the mean of ``second - first`` over pairs, with an interval by Student's t, tasks as clusters.
 
     The variance that both agents share on a task cancels in the difference. Source: Miller, Adding Error Bars
-    to Evals, arXiv 2411.00640, section 4.2. See mean_interval(); for successes, score_difference() has better
-    coverage.
+    to Evals, arXiv 2411.00640, section 4.2. See mean_interval(): where all tasks differ alike, but for
+    rounding, it is a single point. For successes, score_difference() has better coverage.
 
     Args:
         first: one number per sample.
@@ -182,14 +184,14 @@ def paired_difference(
     Raises:
         BadArgument: without values, for values that are not finite, unequal lengths or an invalid level.
     """
-    return mean_interval(_differences(first, second), clusters, level)
+    return mean_interval(subtract_pairs(first, second), clusters, level)
 
 
 def paired_p(interval: Interval, level: float = 0.95) -> float:
     """Return the two-sided p-value of no difference, by Student's t, for a result of paired_difference().
 
-    For a single task it is 1. If all tasks differ alike, there is no variance to compare with: it is the
-    exact p-value of that many equal signs, ``2^(1 - tasks)`` (see sign_flips()).
+    For a single task it is 1. If all tasks differ alike (a single point), there is no variance to compare
+    with: it is the exact p-value of that many equal signs, ``2^(1 - tasks)`` (see sign_flips()).
     """
     if interval.clusters < 2:
         return 1.0
@@ -233,19 +235,17 @@ def paired_bootstrap(
         BadArgument: without values, for values that are not finite, unequal lengths, an invalid level, or
             fewer resamples than the bounds need.
     """
-    differences = _differences(first, second)
+    differences = subtract_pairs(first, second)
     classical = mean_interval(differences, clusters, level)
     check_resamples(resamples, level)
     mean, g, n = classical.mean, classical.clusters, classical.n
-    members = members_of(differences, clusters)
+    # One task, squares that overflow, or no spread.
+    if classical.low == classical.high or not math.isfinite(classical.high):
+        return classical._replace(low=-math.inf, high=math.inf)
     # For each task: the sum of its pairs' deviations from the mean, and the number of its pairs.
-    if not math.isfinite(classical.high):  # one task, or squares that overflow
-        return classical._replace(low=-math.inf, high=math.inf)
-    off = np.array([math.fsum(own) - len(own) * mean for own in members])
-    sizes = np.array([float(len(own)) for own in members])
+    off = np.array(sum_deviations(differences, mean, clusters))
+    sizes = np.array([float(len(own)) for own in members_of(differences, clusters)])
     error = math.sqrt(g / (g - 1) * float(off @ off)) / n
-    if error <= 1e-12 * max(1.0, abs(mean)):
-        return classical._replace(low=-math.inf, high=math.inf)
     rng = np.random.default_rng(seed)
     ts = []
     for begin in range(0, resamples, step := max(1, AT_ONCE // g)):
@@ -272,8 +272,14 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
-def _differences(first: Sequence[float], second: Sequence[float]) -> list[float]:
-    """Return ``second - first``; 0 where they differ by rounding alone, which would seem certain."""
+def subtract_pairs(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """Return ``second - first``; 0 where they differ by rounding alone, which would seem certain.
+
+    Raises:
+        BadArgument: for unequal lengths.
+    """
     if len(first) != len(second):
         raise BadArgument(f"got {len(first)} and {len(second)} values; accepted: equal numbers.")
-    return [0.0 if math.isclose(a, b, rel_tol=1e-12) else b - a for a, b in zip(first, second, strict=True)]
+    return [
+        0.0 if math.isclose(a, b, rel_tol=ROUNDING) else b - a for a, b in zip(first, second, strict=True)
+    ]

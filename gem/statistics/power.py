@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gem.errors import BadArgument, check_argument
 from gem.statistics import student_t
-from gem.statistics.intervals import check_level, members_of
+from gem.statistics.intervals import ROUNDING, check_level, members_of
 
 POWER = 0.8
 """Default probability with which an existing difference is shown."""
@@ -76,6 +76,8 @@ def noise(values: Sequence[float], tasks: Sequence[Hashable]) -> Noise:
     if g < 2:
         raise BadArgument(f"got {g} tasks; variance between tasks needs two or more.")
     mean = math.fsum(values) / n
+    if max(values) - min(values) <= ROUNDING * max(map(abs, values)):
+        return Noise(mean, 0.0, None if n == g else 0.0)
     means = [math.fsum(own) / len(own) for own in members]
     sizes = list(map(len, members))
     squares = math.fsum(m * (own - mean) ** 2 for m, own in zip(sizes, means, strict=True)) / (g - 1)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 
 from gem.errors import BadArgument
 from gem.statistics import student_t
-from gem.statistics.intervals import Interval, check_level, members_of
+from gem.statistics.intervals import Interval, check_level, sum_deviations
 
 
 def ratio_interval(
@@ -20,8 +20,8 @@ def ratio_interval(
 
     It has the ratios r for which the mean of ``amount - r * count`` may be 0 by mean_interval(). Source:
     Fieller, J. Royal Statistical Society B 16 (1954). Unlike an interval around the ratio, it is as far above
-    it as few counts allow: where their mean may be 0, there is no upper bound. If no sample differs from
-    another, there are no bounds.
+    it as few counts allow: where their mean may be 0, there is no upper bound. If no cluster differs from
+    another but for rounding, there are no bounds.
 
     Args:
         amounts: what each sample took, 0 or more.
@@ -43,10 +43,10 @@ def ratio_interval(
         raise BadArgument("all counts are 0; a ratio needs one above it.")
     n = len(amounts)
     amount, count = math.fsum(amounts) / n, math.fsum(counts) / n
-    off_amounts = _sum_by_cluster([each - amount for each in amounts], clusters)
-    off_counts = _sum_by_cluster([each - count for each in counts], clusters)
+    off_amounts = sum_deviations(amounts, amount, clusters)
+    off_counts = sum_deviations(counts, count, clusters)
     g = len(off_amounts)
-    if g == 1 or (len({*amounts}) == 1 and len({*counts}) == 1):
+    if g == 1 or not any((*off_amounts, *off_counts)):
         return Interval(amount / count, -math.inf, math.inf, n, g)
     scale = student_t.quantile((1 + level) / 2, g - 1) ** 2 * g / (g - 1) / n**2
     # r is in the interval where ``square * r^2 - 2 * linear * r + constant`` is 0 or less.
@@ -61,7 +61,3 @@ def ratio_interval(
     else:
         low, high = constant / (linear + root) if constant > 0 else 0.0, math.inf
     return Interval(amount / count, max(0.0, low), high, n, g)
-
-
-def _sum_by_cluster(values: Sequence[float], clusters: Sequence[Hashable] | None) -> list[float]:
-    return [math.fsum(own) for own in members_of(values, clusters)]

@@ -635,6 +635,27 @@ def test_returns_that_never_differ_say_nothing_of_what_could_be_seen():
     assert row.headline == "no difference: each of 4 pairs has the same return"
 
 
+def returns(values, samples=1):
+    return [Outcome(ENV, str(i // samples), i % samples, 0, None, value) for i, value in enumerate(values)]
+
+
+def test_rounding_is_no_proof():
+    found = compare(returns([0.2, 0.1]), returns([0.3, 0.2]), metric="return")
+    assert (found.overall.p, found.overall.better) == (0.5, None)
+    assert found.overall.headline == "no difference shown, and none could be: too few tasks (2)"
+    same = compare(returns([0.1 + 0.2, 0.5]), returns([0.3, 0.5]), metric="return")
+    assert (same.overall.difference[:3], same.changes) == ((0, -math.inf, math.inf), ())
+    assert same.overall.headline == "no difference: each of 2 pairs has the same return"
+
+
+def test_samples_that_cancel_are_not_the_same():
+    row = compare(returns([0.5, 0.0] * 20, 2), returns([0.0, 0.5] * 20, 2), metric="return").overall
+    assert row.headline == "no difference: each of 20 tasks has the same mean return"
+    few = compare(returns([0.5, 0.0] * 2, 2), returns([0.0, 0.5] * 2, 2), metric="return").overall
+    assert few.difference[:3] == (0, -math.inf, math.inf)
+    assert few.headline == "no difference shown, and none could be: too few tasks (2)"
+
+
 def test_large_runs_of_which_nothing_pairs_are_refused_at_once():
     a, b = lots(1, 20_000), lots(1, 20_000, first=20_000)
     with pytest.raises(BadArgument, match="the runs have no pairs"):

@@ -24,6 +24,7 @@ from gem.rollout import (
     tree_search,
     turn_values,
 )
+from gem.rollout.forks import find_deciding_turn
 from gem.specs import TaskRef, WrapperRef
 from gem.statistics import Interval
 
@@ -294,6 +295,25 @@ def test_returns_that_are_alike_leave_doubt():
         assert 0 < value.before.low < value.before.mean < value.before.high < 4.5
         assert value.advantage.low < value.advantage.mean < value.advantage.high
     assert all(value.before.low == 0 < value.before.high < 1 for value in surely)
+
+
+class TwoWays(Walk):
+    """Two turns that earn 0.3 together, whatever was chosen."""
+
+    def step(self, action: str) -> Step:
+        shown, *_ = super().step(action)
+        pays = (0.3 if action == "1" else 0.1) if self.turn == 1 else (0.0 if self.paid == 0.3 else 0.2)
+        self.paid = pays
+        return Step(shown, pays, self.turn == 2, False, {})
+
+
+def test_ways_that_earn_the_same_but_for_rounding_decide_nothing():
+    whole = played(TwoWays, 3, ScriptedAgent(["0"] * 2))
+    with Runner(ScriptedAgent(["1"] * 2)) as runner:
+        values = turn_values(whole, runner, 8, env=TwoWays)
+    assert values[0].before.mean != values[0].after.mean
+    assert values[0].advantage.mean == 0
+    assert find_deciding_turn(values) is None
 
 
 def test_behind_an_episode_that_was_cut_off_the_value_is_played_too():

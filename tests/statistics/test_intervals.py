@@ -245,3 +245,13 @@ def test_returns_of_0_and_1_are_a_rate_and_equal_ones_have_no_bounds():
     for values in ([], [math.nan]):
         with pytest.raises(BadArgument):
             return_interval(values)
+
+
+def test_rounding_is_no_spread():
+    halves = [i // 2 for i in range(40)]
+    for values, clusters in (([0.1 + 0.2, 0.3] * 20, None), ([0.5, 0.0] * 20, halves)):
+        assert return_interval(values, clusters)[1:3] == (-math.inf, math.inf)
+        around = mean_interval(values, clusters)
+        assert around.low == around.high
+    small = mean_interval([1e6, 1e6 + 1])
+    assert small.low < 1e6 < small.high

@@ -148,6 +148,7 @@ def test_differences_without_spread_have_a_p_value_all_the_same():
     assert paired_p(paired_difference([1.0, 2.0], [1.0, 2.0])) == 1.0
     assert paired_p(paired_difference([0.3] * 3, [0.1 + 0.2] * 3)) == 1.0  # rounding
     assert paired_p(paired_difference([1.0, 2.0], [2.0, 3.0])) == 0.5  # two equal signs are chance
+    assert paired_p(paired_difference([0.2, 0.1], [0.3, 0.2])) == 0.5  # which differ by rounding
     assert paired_p(paired_difference([1.0] * 6, [2.0] * 6)) == 2**-5
     assert paired_p(paired_difference([1.0], [2.0])) == 1.0
 

@@ -55,6 +55,11 @@ def test_samples_that_differ_more_than_tasks_leave_nothing_between():
     assert noise([0, 1, 0, 1], ["a", "a", "b", "b"]) == (0.5, 0.0, 0.5)
 
 
+def test_rounding_is_no_noise():
+    assert noise([0.1 + 0.2, 0.3] * 4, range(8)).between == 0
+    assert noise([0.1 + 0.2, 0.3] * 4, [0, 0, 1, 1, 2, 2, 3, 3])[1:] == (0, 0)
+
+
 def test_one_sample_of_each_task_does_not_tell_the_components_apart():
     found = noise([0.0, 1.0, 1.0, 0.0], list("abcd"))
     assert found == pytest.approx(Noise(0.5, 1 / 3, None), nan_ok=True)

@@ -36,7 +36,12 @@ def test_few_successes_leave_it_open_above():
 def test_without_failures_it_is_that_of_the_mean_and_one_value_says_nothing():
     amounts = [90.0, 110.0, 100.0]
     assert ratio_interval(amounts, [1] * 3)[:3] == pytest.approx(mean_interval(amounts)[:3])
-    for few in (([5.0] * 4, [1] * 4, None), (amounts, [1, 0, 1], ["task"] * 3)):
+    for few in (
+        ([5.0] * 4, [1] * 4, None),
+        ([0.1 + 0.2, 0.3] * 4, [1] * 8, None),
+        ([5.0, 7.0] * 4, [1] * 8, [0, 0, 1, 1, 2, 2, 3, 3]),
+        (amounts, [1, 0, 1], ["task"] * 3),
+    ):
         assert ratio_interval(*few)[1:3] == (-math.inf, math.inf)
 
 
