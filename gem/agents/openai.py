@@ -174,6 +174,7 @@ class OpenAIAgent(BaseAgent):
         )
         self.temperature, self.max_tokens = temperature, max_tokens
         self.token_ids, self.extra = token_ids, dict(extra or {})
+        self.api, self.tools = api, tools
         self._options = {"api": api, "tools": tools, "stream": stream, "send_reasoning": send_reasoning}
         self._auto = max_tokens_field == "auto"
         self._settings = Settings(

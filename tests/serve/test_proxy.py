@@ -16,6 +16,7 @@ pytest.importorskip("starlette", reason="needs starlette: pip install 'gem-gym[s
 uvicorn = pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'gem-gym[serve]'")
 httpx = pytest.importorskip("httpx", reason="needs httpx: pip install 'gem-gym[serve]'")
 
+from gem.agents.openai import OpenAIAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.content import ToolCall, written_tools
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict
@@ -25,6 +26,7 @@ from gem.rollout.replay import replay
 from gem.serve.proxy import recording
 from gem.serve.proxy.app import Allowed, name_of_key
 from gem.serve.proxy.server import Server
+from gem.testing.stub_server import StubServer
 from gem.tokens.rows import rows
 from gem.tokens.tiny import TinyRenderer
 
@@ -1019,3 +1021,35 @@ def test_why_a_server_cannot_start_is_told(monkeypatch):
     monkeypatch.setattr(uvicorn.Config, "load", refuse)
     with pytest.raises(OSError, match="no event loop"):
         server.serve()
+
+
+def test_a_chat_program_plays_with_a_model_behind_the_responses_api():
+    def say(body):
+        text = {"type": "message", "content": [{"type": "output_text", "text": "do it\nObservation: no"}]}
+        return {"id": "r", "object": "response", "status": "completed", "output": [text]}
+
+    with StubServer(say) as stub:
+        agent = OpenAIAgent("m", base_url=stub.base_url, api="responses", max_tokens=50)
+        with agent, Server(agent, any_key=True) as server:
+            program = Program(server)
+            said = program.say(user("x"), stop=["Observation:"], max_tokens=99, reasoning_effort="low")
+            program.chat(user("x"), code=400, input="y")
+            program.reward()
+        (sent,) = stub.requests
+    assert said["content"] == "do it\n"
+    assert set(sent) == {"model", "store", "input", "temperature", "max_output_tokens", "reasoning"}
+    assert (sent["max_output_tokens"], sent["reasoning"]) == (50, {"effort": "low"})
+
+
+@pytest.mark.parametrize("options", [{"api": "completions"}, {"tools": "text"}])
+def test_a_model_that_gets_no_tools_is_not_told_to_call_one(options):
+    with StubServer("x") as stub, OpenAIAgent("m", base_url=stub.base_url, **options) as agent:
+        with Server(agent, any_key=True) as server:
+            program = Program(server)
+            more = {"tools": [TOOL], "parallel_tool_calls": True, "top_k": 3}
+            program.say(user("x"), tool_choice="auto", **more)
+            told = program.chat(user("x"), code=400, tool_choice="required", **more)["error"]["message"]
+        (sent,) = stub.requests
+    assert "leave it out" in told
+    assert sent["top_k"] == 3
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & {*sent}

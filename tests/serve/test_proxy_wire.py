@@ -135,7 +135,8 @@ def test_responses_are_read_with_every_identifier():
             "previous_response_id": "resp_1",
             "temperature": 0.5,
             "user": "ann",
-            "text": {"format": {"type": "json_schema"}},
+            "text": {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA}, "verbosity": "low"},
+            "reasoning": {"effort": "high", "summary": "auto"},
         }
     )
     assert read == Request(
@@ -159,7 +160,13 @@ def test_responses_are_read_with_every_identifier():
         stream=True,
         schema=True,
         previous="resp_1",
-        asked={"temperature": 0.5, "tool_choice": "required"},
+        asked={
+            "temperature": 0.5,
+            "tool_choice": "required",
+            "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}},
+            "verbosity": "low",
+            "reasoning_effort": "high",
+        },
     )
 
 
@@ -172,7 +179,7 @@ def test_what_is_not_said_has_its_default_and_no_tools_means_none(protocol):
     tool = {"type": "function", "name": "nod", "function": {"name": "nod"}}
     assert protocol.read({**own, "tools": [tool], "tool_choice": "none"}).tools == ()
     assert protocol.read({**own, "tools": [tool]}).tools == (BARE,)
-    assert "tool_choice" not in responses.read({"input": "Hi", "tool_choice": "auto"}).asked
+    assert protocol.read({**own, "tool_choice": "auto"}).asked == {}
 
 
 @pytest.mark.parametrize(
@@ -190,6 +197,49 @@ def test_a_value_of_another_kind_is_refused_by_its_name(wrong):
     (name,) = wrong
     with pytest.raises(Refused, match=f"{name} is"):
         chat.read({"messages": [{"role": "user", "content": "Hi"}], **wrong})
+
+
+NOD = {"type": "function", "function": {"name": "nod"}}
+FORM = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "other"),
+    [
+        ({"temperature": 0.5, "top_p": 0.9, "parallel_tool_calls": False}, None),
+        ({"tool_choice": "required"}, None),
+        ({"tool_choice": NOD}, {"tool_choice": {"type": "function", "name": "nod"}}),
+        ({"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
+        ({"response_format": {"type": "json_object"}}, {"text": {"format": {"type": "json_object"}}}),
+        (
+            {"response_format": FORM, "verbosity": "low"},
+            {"text": {"format": {"type": "json_schema", **FORM["json_schema"]}, "verbosity": "low"}},
+        ),
+    ],
+)
+def test_settings_cross_between_the_protocols(settings, other):
+    other = settings if other is None else other
+    assert responses.write_settings(settings) == other
+    tools = [{"type": "function", "name": "nod"}]
+    assert responses.read({"input": "Hi", "tools": tools, **other}).asked == settings
+
+
+def test_what_changes_nothing_is_left_out_and_what_is_lacking_refused():
+    assert responses.write_settings({"seed": 3, "user": "ann", "store": True, "frequency_penalty": 0}) == {}
+    for asked in ({"top_k": 3}, {"frequency_penalty": 0.5}, {"text": {}, "max_output_tokens": 9}):
+        with pytest.raises(Refused, match="the Responses API has no such field; leave it out"):
+            responses.write_settings(asked)
+    for asked in ({"top_k": 3}, {"tool_choice": {"type": "web_search"}}, {"stop": "x"}):
+        with pytest.raises(Refused):
+            responses.read({"input": "Hi", "tools": [{"type": "function", "name": "nod"}], **asked})
+
+
+@pytest.mark.parametrize(
+    "field", ["input", "instructions", "prompt", "max_output_tokens", "functions", "previous_response_id"]
+)
+def test_a_field_of_another_protocol_is_refused_with_what_stands_in_its_place(field):
+    with pytest.raises(Refused, match=f"{field} is not read; accepted: m|tools"):
+        chat.read({"messages": [{"role": "user", "content": "Hi"}], field: ["x"]})
 
 
 def answer(*calls, text="", reasoning=None, finish="stop"):

@@ -13,7 +13,8 @@ from gem.agents.base import Answer, BaseAgent, batch_answers
 from gem.agents.openai import LIMIT_FIELDS, PLAIN_QUESTION, OpenAIAgent
 from gem.agents.token_server import TokenServerAgent
 from gem.record import Agent, Ask, Reply
-from gem.serve.proxy.request import Request
+from gem.serve.proxy import responses
+from gem.serve.proxy.request import Refused, Request
 
 
 class Answering:
@@ -39,17 +40,27 @@ class Answering:
         return isinstance(self.agent, OpenAIAgent) and not isinstance(self.agent, TokenServerAgent)
 
     def sampling(self, request: Request) -> Mapping[str, Any]:
-        """Return the sampling settings of a request that the model uses."""
-        if isinstance(self.agent, TokenServerAgent):
+        """Return the sampling settings of a request that the model uses, in the form of its server.
+
+        Raises:
+            Refused: for a setting that the server's protocol lacks.
+        """
+        agent = self.agent
+        if isinstance(agent, TokenServerAgent):
             return {}
         kept: dict[str, Any] = {"stop": list(request.stop)} if request.stop else {}
-        if not self.passes:
+        if not isinstance(agent, OpenAIAgent):
             return kept
-        assert isinstance(self.agent, OpenAIAgent)
         asked = dict(request.asked)
-        if self.agent.temperature is not None:  # it is the proxy's own
+        if agent.temperature is not None:  # it is the proxy's own
             asked.pop("temperature", None)
-        if not self.agent.model and request.model:
+        if agent.api == "completions" or agent.tools == "text":  # no tools are sent
+            if asked.pop("tool_choice", "auto") != "auto":
+                raise Refused("tool_choice is not passed on: the model writes calls as text; leave it out.")
+            asked.pop("parallel_tool_calls", None)
+        if agent.api == "responses":  # which lacks `stop`: the recording cuts the answer
+            asked, kept = responses.write_settings(asked), {}
+        if not agent.model and request.model:
             asked["model"] = request.model
         return asked | kept
 

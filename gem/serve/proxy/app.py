@@ -47,7 +47,7 @@ from gem.serve.mcp.messages import Endpoint
 from gem.serve.proxy import chat, responses
 from gem.serve.proxy.answering import Answering
 from gem.serve.proxy.played import Played
-from gem.serve.proxy.recording import Begun, Call, Recording
+from gem.serve.proxy.recording import CUT, Begun, Call, Recording
 from gem.serve.proxy.request import (
     Answer,
     NoKey,
@@ -520,7 +520,7 @@ class Proxy:
             f"gem-{session.name}-{secrets.token_hex(8)}",
             begun.request.model or self.model,
             call.answer,
-            reply.finish,
+            "stop" if CUT in (call.turn.extra or {}) else reply.finish,
             call.turn.usage or {},
             reply.prompt_ids,
             reply.token_ids,

@@ -18,17 +18,27 @@ from gem.serve.proxy.request import (
     a_tool,
     an_object,
     content_of,
+    refuse_fields,
     stops_in,
+    tools_on_offer,
 )
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles that were renamed in the API, with their current names."""
 
 READ = frozenset(
-    ("model", "messages", "tools", "functions", "stream", "stream_options", "n", "max_tokens", "stop")
+    ("model", "messages", "tools", "tool_choice", "stream", "stream_options", "n", "max_tokens", "stop")
 )
 READ |= {"max_completion_tokens", "return_token_ids", "logprobs", "top_logprobs"}
 """Fields that are not passed on unchanged."""
+
+INSTEAD = {
+    **dict.fromkeys(("functions", "function_call"), "tools and tool_choice"),
+    **dict.fromkeys(("input", "instructions", "prompt", "prompt_token_ids", "input_ids"), "messages"),
+    **dict.fromkeys(("previous_response_id", "conversation"), "messages"),
+    **dict.fromkeys(("max_output_tokens", "max_new_tokens"), "max_tokens"),
+}
+"""Fields that are refused, as some servers would read them in place of those that the record has."""
 
 
 def read(body: Any) -> Request:
@@ -38,19 +48,22 @@ def read(body: Any) -> Request:
         Refused: for what is none.
     """
     body = an_object(body, "the body")
+    refuse_fields(body, INSTEAD)
     if body.get("n") not in (None, 1):
         raise Refused(f"n is {body['n']!r:.20}; accepted: 1. Ask again for another answer.")
     messages = a_list(body.get("messages"), "messages")
     if not messages:
         raise Refused("messages is empty; accepted: one message or more.")
     offered = a_list(body.get("tools") or [], "tools")
-    tools = tuple(_tool(tool, f"tools[{place}]") for place, tool in enumerate(offered))
+    tools, chosen = tools_on_offer(
+        tuple(_tool(tool, f"tools[{place}]") for place, tool in enumerate(offered)), body.get("tool_choice")
+    )
     limits = [a_count(body.get(name), name) for name in ("max_tokens", "max_completion_tokens")]
     form = body.get("response_format")
     options = an_object(body.get("stream_options") or {}, "stream_options")
     return Request(
         tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),
-        () if body.get("tool_choice") == "none" else tools,
+        tools,
         min((limit for limit in limits if limit is not None), default=None),
         stops_in(body.get("stop")),
         a_text(body.get("model") or "", "model"),
@@ -59,7 +72,12 @@ def read(body: Any) -> Request:
         ids=a_flag(body.get("return_token_ids"), "return_token_ids"),
         logprobs=a_flag(body.get("logprobs"), "logprobs"),
         schema=bool(form) and an_object(form, "response_format").get("type") != "text",
-        asked={name: value for name, value in body.items() if name not in READ and value is not None},
+        asked=chosen
+        | {
+            name: value
+            for name, value in body.items()
+            if value is not None and name not in READ and name not in INSTEAD
+        },
     )
 
 

@@ -73,10 +73,11 @@ class Request:
     """A call of a model.
 
     `messages`: the conversation, or with `previous` (the id of an earlier answer) what follows it. `asked`:
-    the other fields as sent, including sampling settings; `schema`: whether one of them requires a form of
-    the answer. `usage`: whether a stream ends with token counts. `ids`: whether the answer includes token
-    ids; `logprobs`: whether it includes their log probabilities. `forms`: tools whose calls are written in
-    another form than functions: those of a namespace with (namespace, name), free text with None.
+    the other fields, including sampling settings, as chat completions have them; `schema`: whether one of
+    them requires a form of the answer. `usage`: whether a stream ends with token counts. `ids`: whether the
+    answer includes token ids; `logprobs`: whether it includes their log probabilities. `forms`: tools whose
+    calls are written in another form than functions: those of a namespace with (namespace, name), free text
+    with None.
     """
 
     messages: tuple[Message, ...]
@@ -165,6 +166,20 @@ def stops_in(value: Any) -> tuple[str, ...]:
     if len(texts) > MOST_STOPS or not all(isinstance(text, str) and text for text in texts):
         raise Refused(f"stop is {_short(value)}; accepted: up to {MOST_STOPS} texts, none of them empty.")
     return tuple(texts)
+
+
+def refuse_fields(body: Mapping[str, Any], instead: Mapping[str, str]) -> None:
+    """Refuse a body that has one of these fields, and say what stands in its place."""
+    for name, accepted in instead.items():
+        if body.get(name):
+            raise Refused(f"{name} is not read; accepted: {accepted}.")
+
+
+def tools_on_offer(tools: tuple[ToolSpec, ...], choice: Any) -> tuple[tuple[ToolSpec, ...], dict[str, Any]]:
+    """Return the tools that the model may call, and the field that says which of them it is to call."""
+    if choice == "none" or not tools:
+        return (), {}
+    return tools, {} if choice is None else {"tool_choice": choice}
 
 
 def a_tool(tool: Mapping[str, Any], what: str) -> ToolSpec:

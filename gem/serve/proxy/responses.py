@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,10 +21,19 @@ from gem.serve.proxy.request import (
     a_tool,
     an_object,
     content_of,
+    tools_on_offer,
 )
 
-PASSED = frozenset(("temperature", "top_p", "parallel_tool_calls"))
-"""Fields that chat completions have too, so that they can be passed on."""
+SAME = frozenset(("temperature", "top_p", "parallel_tool_calls"))
+"""Settings that chat completions have too, under the same name."""
+
+READ = frozenset(("model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "stream"))
+READ |= {"previous_response_id", "text", "reasoning", "conversation", "prompt", "background"}
+
+LEFT_OUT = frozenset(("store", "include", "metadata", "client_metadata", "user", "safety_identifier", "seed"))
+LEFT_OUT |= {"prompt_cache_key", "prompt_cache_retention", "context_management", "service_tier"}
+LEFT_OUT |= {"truncation", "max_tool_calls", "top_logprobs", "stream_options"}
+"""Fields that are not passed on between the two protocols, as they change nothing that is recorded here."""
 
 FREE_TEXT = {
     "type": "object",
@@ -61,21 +70,75 @@ def read(body: Any) -> Request:
         spec for place, tool in enumerate(offered) for spec in _tools(tool, f"tools[{place}]", forms)
     )
     previous = body.get("previous_response_id")
-    asked = {name: body[name] for name in PASSED if body.get(name) is not None}
-    if isinstance(body.get("tool_choice"), str) and tools:
-        asked["tool_choice"] = body["tool_choice"]
-    form = an_object(an_object(body.get("text") or {}, "text").get("format") or {}, "text.format")
+    tools, asked = tools_on_offer(tools, _read_choice(body.get("tool_choice")))
+    asked |= _read_settings(body)
     return Request(
         tuple(messages),
-        () if body.get("tool_choice") == "none" else tools,
+        tools,
         a_count(body.get("max_output_tokens"), "max_output_tokens"),
         model=a_text(body.get("model") or "", "model"),
         stream=a_flag(body.get("stream"), "stream"),
-        schema=form.get("type", "text") != "text",
+        schema="response_format" in asked,
         previous=None if previous is None else a_text(previous, "previous_response_id"),
         forms=forms,
         asked=asked,
     )
+
+
+def _read_choice(choice: Any) -> Any:
+    """Return which tool is to be called as chat completions say it."""
+    if choice is None or isinstance(choice, str):
+        return choice
+    if an_object(choice, "tool_choice").get("type") not in ("function", "custom"):
+        raise Refused(
+            f"tool_choice is of the type {choice.get('type')!r:.40}; accepted: function, custom, or a word."
+        )
+    name = _join(choice.get("namespace"), a_text(choice.get("name"), "tool_choice.name"))
+    return {"type": "function", "function": {"name": name}}
+
+
+def _read_settings(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a request as chat completions have them, or refuse."""
+    for name, value in body.items():
+        if value is not None and name not in SAME | READ | LEFT_OUT:
+            raise Refused(f"{name!r:.40} is not passed on from the Responses API; leave it out.")
+    text = an_object(body.get("text") or {}, "text")
+    reasoning = an_object(body.get("reasoning") or {}, "reasoning")
+    form = an_object(text.get("format") or {}, "text.format")
+    if form.get("type") == "json_schema":
+        form = {"type": "json_schema", "json_schema": {key: form[key] for key in form if key != "type"}}
+    asked = {name: body.get(name) for name in SAME}
+    asked |= {"verbosity": text.get("verbosity"), "reasoning_effort": reasoning.get("effort")}
+    if form.get("type", "text") != "text":
+        asked["response_format"] = form
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def write_settings(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of chat completions as this protocol has them.
+
+    Raises:
+        Refused: for one that it lacks.
+    """
+    sent: dict[str, Any] = {}
+    for name, value in asked.items():
+        if name in SAME:
+            sent[name] = value
+        elif name == "tool_choice":
+            named = value.get("function") if isinstance(value, dict) else None
+            sent[name] = value if named is None else {"type": "function", **an_object(named, name)}
+        elif name == "reasoning_effort":
+            sent["reasoning"] = {"effort": value}
+        elif name == "verbosity":
+            sent.setdefault("text", {})["verbosity"] = value
+        elif name == "response_format":
+            schema = an_object(value.get("json_schema") or {}, "response_format.json_schema")
+            sent.setdefault("text", {})["format"] = {"type": value.get("type"), **schema}
+        elif name not in LEFT_OUT and value not in (0, {}):  # as a penalty of 0
+            raise Refused(
+                f"{name!r:.40} is not passed on: the Responses API has no such field; leave it out."
+            )
+    return sent
 
 
 def _tools(tool: Any, what: str, forms: dict[str, tuple[str, str] | None]) -> list[ToolSpec]:
