@@ -169,7 +169,8 @@ def test_damage_and_what_one_run_alone_holds_are_warned_of(store, capsys):
     a, b = store("a", {"test:X": "wl", "test:Z": "w"}), store("b", {"test:X": "lw"})
     with open(f"{b}/episodes.jsonl", "ab") as file:
         file.write(b'{"schema":2,"job":7}\n')
-    _, _, err = said(capsys, "compare", a, b)
+    code, out, err = said(capsys, "compare", a, b, "--not-worse")
+    assert (code, out.splitlines()[-1]) == (1, "all: no headline: B lacks test:Z")
     assert "1 damaged line is left out" in err
     assert "only one run holds test:Z" in err
 

@@ -60,7 +60,8 @@ def compare_runs(
 
     Episodes without a verdict are in no figure. `coverage` is the share of all samples where both runs have a
     verdict; all figures are of these `pairs`. `bounds` is B - A if every other sample counts against B, and
-    if every one counts for B. The exit code is 1 if a headline is withheld.
+    if every one counts for B. The exit code is 1 if the last headline is withheld: the coverage is too low,
+    or a run lacks an environment of the other.
 
     Args:
         run_a: a folder of `gem-gym eval --out` (of several agents: the folder of one), or a file of episodes.
@@ -199,7 +200,7 @@ def _write_cost(name: str, cost: dict[str, float | None], kinds: Sequence[str]) 
 
 def _tables(comparison: Comparison) -> list[dict[str, list[object]]]:
     """Return the columns of the two tables, by their heads."""
-    several = len(comparison.rows) > 1
+    several = _has_overall(comparison)
     rows = [*comparison.rows, *([comparison.overall] if several else [])]
     success = comparison.metric == "success"
     envs: list[object] = [printable(row.env) for row in rows]
@@ -224,8 +225,13 @@ def _tables(comparison: Comparison) -> list[dict[str, list[object]]]:
     return [figures, more]
 
 
+def _has_overall(comparison: Comparison) -> bool:
+    """Return whether the row over environments says more than that of a single one."""
+    return len(comparison.rows) > 1 or bool(comparison.alone)
+
+
 def _headlines(comparison: Comparison) -> list[str]:
-    if len(comparison.rows) == 1:
+    if not _has_overall(comparison):
         return [str(comparison.rows[0].withheld or comparison.rows[0].headline)]
     return [f"{row.env}: {row.withheld or row.headline}" for row in (*comparison.rows, comparison.overall)]
 

@@ -116,7 +116,8 @@ class Change:
 class Comparison:
     """The comparison of two runs: by environment, and the mean over environments with equal weights.
 
-    `alone` has the environments that only one run has; they are left out of all figures. `warnings` say where
+    `alone` has the environments that only one run has; they are left out of all figures, and `overall` has no
+    headline then: the run that lacks one might have lost there. `warnings` say where
     the comparison is not fair. `changes` has the pairs that differ, the largest loss of B first.
     """
 
@@ -201,6 +202,10 @@ def compare(
     rows = [_add_headline(row, metric, min_coverage, 1 - level) for row in rows]
     alone = tuple(env for env in named if not all(env in each for each in envs))
     overall = _overall(rows, group_environments(a, [row.env for row in rows]), metric, min_coverage, level)
+    if alone and overall.withheld is None:
+        lost = {name: [env for env in named if env not in own] for name, own in zip("AB", envs, strict=True)}
+        why = "; ".join(f"{name} lacks {', '.join(those)}" for name, those in lost.items() if those)
+        overall = replace(overall, better=None, headline=None, withheld=f"no headline: {why}")
     changes.sort(key=lambda change: change.b - change.a)
     return Comparison(
         metric, level, min_coverage, tuple(rows), overall, alone, tuple(warnings), tuple(changes)

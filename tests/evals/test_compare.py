@@ -195,10 +195,14 @@ def test_environments_share_tasks_by_their_id_and_seed_or_their_rows(tmp_path):
     assert group_environments(outcomes, envs) == [0, 0, 2, 3, 4, 4, 6]
 
 
-def test_what_one_run_alone_holds_is_named():
-    found = compare([*lots(5, 20), *lots(5, 5, env="test:Z")], lots(15, 20))
+def test_what_one_run_alone_holds_is_named_and_withholds_the_mean():
+    a, b = [*lots(5, 40), *lots(5, 5, env="test:Z")], lots(35, 40)
+    found = compare(a, b)
     assert found.alone == ("test:Z",)
-    assert found.overall.of == 20
+    assert (found.rows[0].better, found.overall.better, found.overall.of) == ("B", None, 40)
+    assert (found.overall.headline, found.overall.withheld) == (None, "no headline: B lacks test:Z")
+    two = [*a, *lots(9, 9, env="test:Y")], [*b, *lots(9, 9, env="test:Y"), *lots(9, 9, env="test:W")]
+    assert compare(*two).overall.withheld == "no headline: A lacks test:W; B lacks test:Z"
 
 
 def test_returns_are_compared_by_students_t():
