@@ -307,7 +307,10 @@ def choice_of(data: Any) -> dict[str, Any] | Said:
 
 
 def read_usage(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Return a server's token counts by name; the detailed ones too, if they are not 0."""
+    """Return a server's token counts by name; the detailed ones too, if they are not 0.
+
+    Some servers count reasoning apart from the answer, in the total alone; here it is part of the answer's.
+    """
     counters: dict[str, int] = {}
     details: list[tuple[str, Mapping[str, Any]]] = []
     for name, value in list(usage.items())[:_MOST_COUNTERS] if isinstance(usage, dict) else ():
@@ -319,6 +322,10 @@ def read_usage(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, 
         for key, value in list(inner.items())[:_MOST_COUNTERS]:
             if _is_count(value) and value:
                 counters[(key if key not in counters else f"{name}.{key}")[:_NAME]] = value
+    if (prompt := counters.get("prompt_tokens")) is not None:
+        counts = [counters.get(name, 0) for name in ("completion_tokens", "reasoning_tokens")]
+        if sampled := max(*counts, counters.get("total_tokens", 0) - prompt):
+            counters["completion_tokens"] = sampled
     return counters
 
 

@@ -113,13 +113,15 @@ def model_of(run: RunInfo, turn: Turn) -> str | None:
 def count_tokens(turn: Turn) -> tuple[int | None, int | None]:
     """Return the tokens of a turn's prompt and of its answer; None where unknown.
 
-    They are the server's counts, else the numbers of ids that the agent kept.
+    They are the server's counts, else the numbers of ids that the agent kept. A count of 0 for an answer that
+    says something is none.
     """
     counters, kept = turn.usage or {}, turn.prompt_length or len(turn.token_ids)
     uncounted = not any(name in counters for name in TOKENS)
     unknown = 0 if turn.finish == "context" and uncounted else None  # nothing was read or sampled
     prompt = counters.get("prompt_tokens", turn.prompt_length) or unknown
-    return prompt, counters.get("completion_tokens", len(turn.token_ids) if kept else unknown)
+    completion = counters.get("completion_tokens", len(turn.token_ids) if kept else unknown)
+    return prompt, None if completion == 0 and (turn.action or turn.said.reasoning) else completion
 
 
 def _usage(turn: Turn) -> Usage:

@@ -306,6 +306,25 @@ def test_reasoning_is_sent_back_where_that_is_wanted(send, field):
 # -- usage and extra
 
 
+@pytest.mark.parametrize(
+    ("usage", "sampled"),
+    [
+        ({"completion_tokens": 9, "total_tokens": 135, "details": {"reasoning_tokens": 94}}, 103),
+        ({"completion_tokens": 9, "total_tokens": 41, "details": {"reasoning_tokens": 4}}, 9),
+        ({"completion_tokens": 9, "details": {"reasoning_tokens": 94}}, 94),
+        ({"completion_tokens": 9, "total_tokens": 3}, 9),
+        ({"total_tokens": 135}, 103),
+        ({"total_tokens": 32}, None),
+    ],
+)
+def test_reasoning_that_a_server_counts_apart_is_part_of_the_answer(usage, sampled):
+    usage = {"prompt_tokens": 32, **usage}
+    with StubServer({**completion("x"), "usage": usage}) as server:
+        assert one(server).usage.get("completion_tokens") == sampled
+    with StubServer({**completion(""), "usage": usage}) as server:  # empty, but it thought
+        assert one(server).text == ""
+
+
 def test_every_counter_is_kept_and_what_tells_a_response_apart():
     usage = {
         "prompt_tokens": 7,

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from gem.cli import main
+from gem.content import Message
 from gem.errors import BadArgument
 from gem.evals import evaluate
 from gem.evals.usage import (
@@ -79,12 +80,20 @@ def test_tokens_that_an_agent_kept_count_where_no_server_did():
         ({"completion_tokens": 5}, 1),
         ({"prompt_tokens": 0, "completion_tokens": 5}, 1),
         ({"prompt_tokens": 9}, 1),
-        ({"prompt_tokens": 9, "completion_tokens": 0}, 0),
+        ({"prompt_tokens": 9, "completion_tokens": 5}, 0),
+        ({"prompt_tokens": 9, "completion_tokens": 0}, 1),
     ],
 )
 def test_a_turn_whose_tokens_are_half_known_is_uncounted(counters, unknown):
     half = Turn("agent", "x", "five", usage=counters)
     assert spent_on([episode(half)])["small"].uncounted == unknown
+
+
+def test_an_empty_answer_may_have_no_tokens():
+    empty = Turn("agent", "x", "", usage={"prompt_tokens": 9, "completion_tokens": 0})
+    assert spent_on([episode(empty)]) == {"small": Usage(9)}
+    empty.reply = Message("assistant", "", reasoning="hm")
+    assert spent_on([episode(empty)]) == {"small": Usage(9, uncounted=1)}
 
 
 def test_a_prompt_that_was_refused_used_no_tokens():
