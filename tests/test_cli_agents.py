@@ -173,13 +173,27 @@ def test_without_a_folder_it_is_told_that_nothing_is_stored(agent, capsys):
     assert (told.out, told.err.count("\n")) == ("", 2)
 
 
-def test_ctrl_c_says_how_to_go_on(agent, tmp_path, capsys):
-    def interrupt(asks):
-        raise KeyboardInterrupt
+class Interrupted(Leaves):
+    """Ctrl-C comes with the third episode that ends, when it has been stored."""
 
-    agent.__class__ = type("Interrupted", (Leaves,), {"__call__": lambda self, asks: interrupt(asks)})
-    assert cli.main(["eval", EASY, "--episodes", "5", "--out", str(tmp_path)]) == cli.INTERRUPTED
-    assert "0 of 5 episodes are stored" in capsys.readouterr().err
+    ended = 0
+
+    def forget(self, episode):
+        self.ended += 1
+        if self.ended == 3:
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_says_how_to_go_on(agent, tmp_path, capsys):
+    agent.__class__ = Interrupted
+    command = ["eval", EASY, "--episodes", "5", "--out", str(tmp_path)]
+    assert cli.main(command) == cli.INTERRUPTED
+    with EpisodeStore(tmp_path / "episodes.jsonl", read_only=True) as store:
+        assert len(store) == 3
+    assert f"3 of 5 episodes are stored in {tmp_path}; run the same command" in capsys.readouterr().err
+    agent.ended = 2
+    assert cli.main([*command, "--seed", "1"]) == cli.INTERRUPTED
+    assert "1 of 5 episodes are stored" in capsys.readouterr().err  # those of the other seed do not count
 
 
 @pytest.mark.parametrize("flag", ["--turns", "--agent"])

@@ -93,10 +93,10 @@ class Terminal(SuiteEvents):
 
     def _how_to_continue(self) -> str:
         """Return how much is stored, and how to continue."""
-        ended = f"{self.result.ended} of {self.result.total} episodes"
-        if self.result.out is None:
-            return f"{ended} had ended; none is stored; --out FOLDER stores them"
-        return f"{ended} are stored in {self.result.out}; run the same command again to go on"
+        result, of = self.result, f"of {self.result.total} episodes"
+        if result.out is None:
+            return f"{result.ended} {of} had ended; none is stored; --out FOLDER stores them"
+        return f"{result.stored} {of} are stored in {result.out}; run the same command again to go on"
 
     def show(self) -> None:
         """Print the tables and notes, or the JSON alone."""

@@ -564,8 +564,18 @@ class _SuiteRun:
             raise
 
     def _stop(self, error: BaseException, why: str) -> None:
+        with suppress(StoreError):  # it would hide the reason
+            self.result.stored = self._count_stored()
         self.events.on_stop(error, why)
         self.result.stop(why)
+
+    def _count_stored(self) -> int:
+        """Return how many episodes of this evaluation are stored, also before they are counted."""
+        return sum(
+            len(self._name_jobs(store).intersection((entry.job, entry.sample) for entry in store.select()))
+            for store in self.stores.values()
+            if isinstance(store, CountedStore)
+        )
 
     def _play_tasks(self, tasks: _Tasks, name: str, scale: Mapping[str, EnvResult | None]) -> Scored:
         """Play an environment of the suite with an agent, and return its row.
@@ -653,10 +663,14 @@ class _SuiteRun:
 
     def _supersede_others(self, store: EpisodeStore) -> None:
         """Let readers of an agent's store leave out the tasks that this evaluation does not have."""
+        store.supersede(self._name_jobs(store))
+
+    def _name_jobs(self, store: EpisodeStore) -> set[tuple[str, int]]:
+        """Return the jobs of this evaluation as an agent's store has them, each with a sample."""
         settings = RunOptions(store=store, resume=True)
         parts = [(each.entry, each.seeds) for each in self.tasks]
         jobs = [_make_jobs(entry.task, seeds, entry.samples, settings) for entry, seeds in parts]
-        store.supersede({(name_job(job), job.sample) for each in jobs for job in each})
+        return {(name_job(job), job.sample) for each in jobs for job in each}
 
     def _make_other(self, name: str) -> Agent:
         return self._close_at_end(self.options.make_agent(name, AgentSettings()))

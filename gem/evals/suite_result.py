@@ -55,6 +55,7 @@ class SuiteResult:
         self.prices, self.budget, self.command = prices, budget, list(command)
         self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
         self.total, self.ended = total, 0
+        self.stored = 0  # episodes in the stores, set when it stops early
         self._samples: dict[tuple[str, str, int, int], tuple[Any, ...]] = {}
         self._labels: dict[str, str] = {}
         self.warnings: list[str] = []
