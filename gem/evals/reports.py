@@ -207,7 +207,7 @@ def junit(cards: Sequence[Scorecard], checked: Sequence[Checked], stopped: str =
             if row.result is None:
                 ElementTree.SubElement(case, "skipped", message=_text(row.missing))
             else:
-                _verdicts(case, row.result)
+                _verdicts(case, row.result, card)
             for each in checked:
                 if each.agent == card.agent and each.gate.where == row.entry.label:
                     _gate(suite, row.entry.label, each)
@@ -234,7 +234,7 @@ def _case(suite: ElementTree.Element, of: str, name: str) -> ElementTree.Element
     return ElementTree.SubElement(suite, "testcase", classname=_text(of), name=_text(name), time="0")
 
 
-def _verdicts(case: ElementTree.Element, result: EnvResult) -> None:
+def _verdicts(case: ElementTree.Element, result: EnvResult, card: Scorecard) -> None:
     if result.unscored or result.unplayed:
         message = (
             f"{result.unscored} of {result.episodes} episodes have no verdict, {result.unplayed} not played"
@@ -244,9 +244,8 @@ def _verdicts(case: ElementTree.Element, result: EnvResult) -> None:
         if result.first_error:
             error.text += "\n" + _text(result.first_error)
     out = ElementTree.SubElement(case, "system-out")
-    out.text = _text(
-        f"success {format_interval(result.success)}, return {format_interval(result.reward, '{:.3f}')}"
-    )
+    figures = format_figures(result, card)
+    out.text = _text(f"success {figures['success']}, return {figures['return']}")
 
 
 def _gate(suite: ElementTree.Element, of: str, each: Checked) -> None:

@@ -13,7 +13,7 @@ from gem.evals.results import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, count_uncounted, together, tokens_of
 from gem.statistics import Interval, combined, combined_rate
-from gem.statistics.combining import group_shared
+from gem.statistics.combining import count_clusters, group_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,9 @@ class Scorecard:
             sum(result.doubtful for result in results),
             over_all([result.tokens_per_success for result in results]),
             over_all([result.seconds_per_success for result in results]),
-            sum(result.tasks for result in results) if all(result.tasks for result in results) else 0,
+            count_clusters([result.tasks for result in results], groups)
+            if all(result.tasks for result in results)
+            else 0,
             gaps,
         )
 

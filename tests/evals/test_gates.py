@@ -239,6 +239,15 @@ def test_pass_figures_over_too_few_tasks_are_withheld():
     assert passed("pass@2>0.8", card(few))
 
 
+def test_tasks_that_environments_share_are_no_lost_ones_in_the_overall_pass_figures():
+    one = result(passes={"pass@1": wilson(3, 6)}, tasks=6)
+    prompts = [Scored(Entry(EASY), replace(one, env=name)) for name in "ab"]
+    other = Scored(Entry(HARD), replace(one, env=HARD))
+    for of, tasks in ((card(*prompts), 6), (card(*prompts, other), 12)):
+        assert (of.overall.passes["pass@1"].clusters, of.overall.tasks) == (tasks, tasks)
+        assert "tasks" not in markdown([of])
+
+
 PRICED = Prices({"m": Price(1.0, 2.0, 0.5)})
 
 
@@ -288,6 +297,11 @@ def test_the_junit_report_has_a_suite_for_each_environment_and_gates_as_cases():
     assert third[0].find("skipped") is not None
     assert third.get("skipped") == "1"
     assert [case.get("name") for case in overall] == ["success>=0.1", "success[*]>=0.1"]
+    told = ElementTree.fromstring(junit([card(result(), result(HARD, lost=2), min_coverage=0.9)], []))
+    assert [each.text for each in told.iter("system-out")] == [
+        "success 80.0% (49.0% to 94.3%), return 0.800 (0.100 to 0.900)",
+        "success withheld, return withheld",
+    ]
 
 
 def test_a_figure_that_rounding_moved_is_equal():
