@@ -7,6 +7,7 @@ import select
 import socket
 import string
 import threading
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -20,13 +21,14 @@ from gem.agents.openai import OpenAIAgent
 from gem.agents.scripted import ScriptedAgent
 from gem.content import ToolCall, written_tools
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict
+from gem.evals.usage import spent_on
 from gem.record import Limits, Reply, StopReason, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.replay import replay
 from gem.serve.proxy import recording
 from gem.serve.proxy.app import Allowed, name_of_key
 from gem.serve.proxy.server import Server
-from gem.testing.stub_server import StubServer
+from gem.testing.stub_server import RawAnswer, StubServer, completion
 from gem.tokens.rows import rows
 from gem.tokens.tiny import TinyRenderer
 
@@ -1053,3 +1055,36 @@ def test_a_model_that_gets_no_tools_is_not_told_to_call_one(options):
     assert "leave it out" in told
     assert sent["top_k"] == 3
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & {*sent}
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_what_a_refused_call_cost_is_counted(behind):
+    """Of its answers that a filter cut, and of the plain question that tells a refusal from a dead server."""
+    paid, tries = Counter(), []
+
+    def answer(body):
+        said, usage = completion("hi"), {"prompt_tokens": 10, "completion_tokens": 1}
+        if body["messages"][-1]["content"] == "bad":
+            tries.append(body)
+            if len(tries) > 1:
+                return RawAnswer.error(400, "flagged")
+            said, usage = completion("", "content_filter"), {"prompt_tokens": 1000, "completion_tokens": 500}
+        paid.update(usage)
+        return {**said, "usage": usage}
+
+    with (
+        StubServer(answer) as stub,
+        OpenAIAgent("m", base_url=stub.base_url, backoff_s=0.001) as agent,
+        Server(agent, any_key=True) as server,
+    ):
+        program = Program(server)
+        program.say(user("one"))
+        program.chat(user("bad"), code=400)
+        if behind:
+            program.say(user("two"))
+        program.reward()
+        (episode,) = server.take()
+    spent = spent_on([episode])["m"]
+    assert len(episode.turns) == 1 + behind
+    assert (spent.prompt, spent.completion) == (paid["prompt_tokens"], paid["completion_tokens"])
+    assert spent.completion == 502 + behind

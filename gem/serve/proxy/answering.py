@@ -78,14 +78,16 @@ class Answering:
             self._work = asyncio.create_task(self._answer_waiting())
         return await future
 
-    async def ask_plainly(self, ask: Ask) -> None:
-        """Ask a plain question in place of a request that was refused.
+    async def ask_plainly(self, ask: Ask) -> Mapping[str, int]:
+        """Ask a plain question in place of a request that was refused, and return what the answer cost.
 
         Raises:
             Exception: where the agent does not answer that either.
         """
-        if isinstance(self.agent, OpenAIAgent):
-            await self.ask(replace(self.agent.ask_instead(ask, PLAIN_QUESTION), max_tokens=16))
+        if not isinstance(self.agent, OpenAIAgent):
+            return {}
+        answer = await self.ask(replace(self.agent.ask_instead(ask, PLAIN_QUESTION), max_tokens=16))
+        return answer.usage
 
     async def _answer_waiting(self) -> None:
         try:

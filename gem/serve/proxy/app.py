@@ -496,7 +496,9 @@ class Proxy:
             except NoVerdict as error:
                 if not error.refused:
                     raise
-                await self.answering.ask_plainly(begun.ask)  # or the server refuses everything
+                recording.note_discarded(error.usage)
+                plain = await self.answering.ask_plainly(begun.ask)  # or the server refuses everything
+                recording.note_discarded({self.run.model or "": plain})
                 raise Refused(text_of_error(error)[:500]) from error
             except BadArgument as error:  # messages that the chat template refuses
                 raise Refused(text_of_error(error)) from error

@@ -22,6 +22,7 @@ from typing import Any
 from gem import seeding
 from gem.content import Image, Message, Text, join, size_of, written_tools
 from gem.record import (
+    DISCARDED,
     SEAT,
     Ask,
     Attempts,
@@ -102,7 +103,7 @@ class Recording:
     _unheard: Counter[bytes] = field(default_factory=Counter)
     _failed: dict[bytes, str] = field(default_factory=dict)
     _discarded: dict[str, Counter[str]] = field(default_factory=dict)
-    """Token counts of answers discarded before a call failed, by model; the next turn takes them."""
+    """Token counts of discarded answers, by model; the next turn takes them, or the last one at the end."""
     _stepped: int = 0
     _unearned: float = 0.0
 
@@ -180,6 +181,7 @@ class Recording:
             BadArgument: for an answer with invalid tokens.
         """
         if reply.finish == "context":
+            self.note_discarded({self.episode.run.model or "": reply.usage})
             raise TooLong(
                 str(
                     reply.extra.get("error")
@@ -201,12 +203,7 @@ class Recording:
             if reply.token_ids
             else None
         )
-        if self._discarded:
-            total = Counter(turn.usage or {})
-            for counts in self._discarded.values():
-                total.update(counts)
-            turn.usage = dict(total)
-            self._discarded.clear()
+        self._add_discarded(turn)
         turn.sampling = dict(begun.ask.sampling or {}) or None
         turn.extra = {**reply.extra, "asked": request.noted}
         if cut:
@@ -241,8 +238,22 @@ class Recording:
         """
         self._end(begun)
         self._failed[begun.key] = why
+        self.note_discarded(usage)
+
+    def note_discarded(self, usage: Mapping[str, Mapping[str, int]]) -> None:
+        """Count the tokens of answers that no program gets, by model: they are paid for all the same."""
         for model, counts in usage.items():
-            self._discarded.setdefault(model, Counter()).update(counts)
+            total = self._discarded.setdefault(model, Counter())
+            for name, count in counts.items():
+                total[DISCARDED + name.removeprefix(DISCARDED)] += count
+
+    def _add_discarded(self, turn: Turn) -> None:
+        if self._discarded:
+            total = Counter(turn.usage or {})
+            for counts in self._discarded.values():
+                total.update(counts)
+            turn.usage = dict(total)
+            self._discarded.clear()
 
     def _end(self, begun: Begun) -> None:
         self._unheard[begun.key] -= 1
@@ -410,8 +421,11 @@ class Recording:
         """End the episode without a verdict, because it got no reward."""
         self._close(SeatEnd(StopReason.CANCELLED, False, True, unearned=self._unearned))
         self.episode.verdict = Verdict.NONE
-        self.episode.error = Failure("driver", "Cancelled", why)
+        self.episode.error = self._failure("driver", "Cancelled", why)
         return self.episode
+
+    def _failure(self, boundary: str, kind: str, why: str) -> Failure:
+        return Failure(boundary, kind, why, {model: dict(c) for model, c in self._discarded.items()})
 
     def _close(self, end: SeatEnd) -> None:
         for call in self.calls:
@@ -426,9 +440,9 @@ class Recording:
             self.episode.ends[SEAT] = replace(
                 self.episode.ends[SEAT], stop=StopReason.ERROR, terminated=False, truncated=True
             )
-            self.episode.error = Failure(
-                "agent", "LostCall", self.missing, {model: dict(c) for model, c in self._discarded.items()}
-            )
+            self.episode.error = self._failure("agent", "LostCall", self.missing)
+        elif self.calls:
+            self._add_discarded(self.calls[-1].turn)
         return self.episode
 
 
