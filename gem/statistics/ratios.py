@@ -21,7 +21,8 @@ def ratio_interval(
     It has the ratios r for which the mean of ``amount - r * count`` may be 0 by mean_interval(). Source:
     Fieller, J. Royal Statistical Society B 16 (1954). Unlike an interval around the ratio, it is as far above
     it as few counts allow: where their mean may be 0, there is no upper bound. If no cluster differs from
-    another but for rounding, there are no bounds.
+    another but for rounding, there are no bounds. Where 4 to 10 samples of 50 or more have a count, 6 to 11%
+    of the lower bounds are above the truth, in place of 2.5%.
 
     Args:
         amounts: what each sample took, 0 or more.
