@@ -7,6 +7,7 @@ from typing import Any
 
 from gem.agents.outcomes import Said
 from gem.agents.wire import (
+    SEEDS,
     Chunks,
     Collector,
     NoResponse,
@@ -47,7 +48,7 @@ class ChatCompletions:
         }
         if settings.temperature is not None:
             request["temperature"] = settings.temperature
-        request["seed"] = ask.seed
+        request["seed"] = ask.seed % SEEDS
         if limit is not None:
             request[settings.limit_field] = limit
         if settings.tools and ask.tools:

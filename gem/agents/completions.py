@@ -7,6 +7,7 @@ from typing import Any
 
 from gem.agents.outcomes import Said
 from gem.agents.wire import (
+    SEEDS,
     Chunks,
     Collector,
     Settings,
@@ -59,7 +60,7 @@ class Completions:
         request: dict[str, Any] = {"model": settings.model, "prompt": prompt}
         if settings.temperature is not None:
             request["temperature"] = settings.temperature
-        request["seed"] = ask.seed
+        request["seed"] = ask.seed % SEEDS
         request["max_tokens"] = ANSWER_TOKENS if limit is None else limit
         if self._renderer is None:
             request["stop"] = list(TURN_OF_ANOTHER)

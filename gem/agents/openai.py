@@ -31,6 +31,7 @@ from gem.agents.outcomes import (
     complaint_of,
     is_overloaded,
     judge,
+    names,
     over_cap,
     refuses,
     refuses_tools,
@@ -109,7 +110,7 @@ class OpenAIAgent(BaseAgent):
     }
     """Fields that the caller has set, and what to pass where a server refuses them."""
     harmless: ClassVar[tuple[str, ...]] = ("seed", "stream_options")
-    """Fields that are left out when a server refuses them."""
+    """Fields that are left out when a server refuses them, or their values."""
     askers: ClassVar[frozenset[str]] = frozenset()
     """Fields that the asker sets: once the server has answered anyone, refusing one fails that ask alone."""
 
@@ -530,7 +531,7 @@ class OpenAIAgent(BaseAgent):
             settings.limit_field = "max_completion_tokens"
             return True
         for name in self.harmless:
-            if name in fields and refuses(heard, name):
+            if (name in new and names(heard, name)) or (name in fields and refuses(heard, name)):
                 if name not in settings.left_out:
                     settings.left_out.add(name)
                     warnings.warn(f"{self._address} refuses {name!r}; it is left out.", stacklevel=2)

@@ -395,9 +395,14 @@ _UNKNOWN = re.compile(
 _TOOLS = re.compile(r"\btools\b|tool[ _-](?:choice|use|calling)|function[ _]calling", re.IGNORECASE)
 
 
+def names(error: str, name: str) -> bool:
+    """Return whether an error names the field `name` of a request."""
+    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", error))
+
+
 def refuses(error: str, name: str) -> bool:
-    """Return whether an error refuses the field `name` of a request."""
-    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", error) and _UNKNOWN.search(error))
+    """Return whether an error says that a request may not have the field `name`."""
+    return names(error, name) and bool(_UNKNOWN.search(error))
 
 
 def refuses_tools(error: str) -> bool:

@@ -154,6 +154,8 @@ class WireFormat(Protocol):
 # -- requests
 
 
+SEEDS = 2**31
+"""The number of seeds that are sent: some servers take 32 bits with a sign."""
 NO_NAME = "unknown"
 _NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 

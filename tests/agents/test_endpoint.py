@@ -499,6 +499,30 @@ def test_a_limit_that_is_too_large_is_no_refusal_of_its_field():
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_a_seed_has_31_bits(api):
+    with StubServer("x") as server:
+        one(server, ask(seed=3 * 2**31 + 5), api=api)
+        assert server.requests[0]["seed"] == 5
+
+
+@pytest.mark.parametrize(
+    "message", ["Invalid value at 'generation_config.{}' (TYPE_INT32), 5", "{} must be at most 100"]
+)
+def test_a_seed_whose_value_is_refused_is_left_out(message):
+    with StubServer(refusing("seed", message=message)) as server, pytest.warns(UserWarning, match="'seed'"):
+        assert one(server, retries=0).text == "fine"
+
+
+def test_a_seed_that_was_taken_is_not_refused_by_an_error_that_names_it():
+    with StubServer("fine") as server, agent_of(server, retries=0) as agent:
+        agent([ask()])
+        server.answer = RawAnswer.error(400, "I cannot read the seed of the apple")
+        with pytest.raises(BatchBroken):
+            agent([ask()])
+        assert len(server.requests) == 2
+
+
 def test_a_seed_that_is_refused_is_left_out_with_one_warning():
     with (
         StubServer(refusing("seed", "stream_options")) as server,

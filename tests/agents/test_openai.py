@@ -86,7 +86,7 @@ def test_an_ask_becomes_a_request_and_the_answer_a_reply():
             },
         ],
         "temperature": 0.5,
-        "seed": 2**63 - 1,
+        "seed": 2**31 - 1,
         "max_tokens": 7,
     }
     assert (reply.text, reply.finish, reply.token_ids) == ("fine", "stop", ())
