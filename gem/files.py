@@ -33,7 +33,7 @@ def replace_file(path: Path, partial: Path | None = None, *, parents: bool = Fal
     """
     partial = partial or path.with_name(path.name + ".partial")
     try:
-        with explain_errors(path, ". Free disk space or choose another place, and run the command again."):
+        with explain_errors(path, ". Choose another place, and run the command again."):
             if parents:
                 path.parent.mkdir(parents=True, exist_ok=True)
             yield partial
@@ -47,12 +47,17 @@ def replace_file(path: Path, partial: Path | None = None, *, parents: bool = Fal
 
 @contextmanager
 def explain_errors(path: Path, cure: str = ".") -> Iterator[None]:
-    """Raise StoreError where the block raises OSError: that `path` cannot be written, why, and the `cure`."""
+    """Raise StoreError where the block raises OSError: that `path` cannot be written, why, and the `cure`.
+
+    Where the disk is full, the cure is to free space, or to choose another place.
+    """
     try:
         yield
     except GemError:  # some are OSErrors too, of what the block reads
         raise
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            cure = ". Free disk space or choose another place, and run the command again."
         raise StoreError(f"{path} cannot be written: {reason(error)}{cure}") from error
 
 

@@ -52,6 +52,7 @@ class SuiteResult:
     ) -> None:
         """Begin without figures; nothing is written yet."""
         self.suite, self.out, self.gates = suite, out, gates
+        self._place = None if out is None else out.absolute()  # environments may change the working directory
         self.prices, self.budget, self.command = prices, budget, list(command)
         self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
         self.total, self.ended = total, 0
@@ -260,7 +261,7 @@ class SuiteResult:
         key = env_key(episode.task)
         new = key not in self._labels
         self._labels[key] = label
-        if new and self.out is not None:
+        if new and self._place is not None:
             self.write_command()
             with suppress(StoreError):  # reported later, together with the figures
                 self.write()  # replaces the results of an earlier run, in case this one is killed
@@ -291,7 +292,7 @@ class SuiteResult:
     def stop(self, why: str) -> None:
         """Write that the evaluation stopped early, unless that would replace the files of another one."""
         self.stopped = why
-        if self.out is not None and (self.ended or not (self.out / "result.json").exists()):
+        if self._place is not None and (self.ended or not (self._place / "result.json").exists()):
             with suppress(StoreError):  # it would hide the reason
                 self.write()
 
@@ -301,13 +302,13 @@ class SuiteResult:
         Raises:
             StoreError: when a file cannot be written.
         """
-        if self.out is None:
+        if self._place is None:
             return
-        _write(self.out / "result.json", self.text().encode() + b"\n")
-        _write(self.out / "report.md", self.to_markdown().encode("utf-8", "backslashreplace"))
+        _write(self._place / "result.json", self.text().encode() + b"\n")
+        _write(self._place / "report.md", self.to_markdown().encode("utf-8", "backslashreplace"))
         if rows := self.to_csv():
-            _write(self.out / "samples.csv", rows.encode("utf-8", "backslashreplace"))
-        _write(self.out / "junit.xml", junit(list(self.cards.values()), self.checked, self.stopped))
+            _write(self._place / "samples.csv", rows.encode("utf-8", "backslashreplace"))
+        _write(self._place / "junit.xml", junit(list(self.cards.values()), self.checked, self.stopped))
 
     def text(self) -> str:
         """Return the JSON text of `to_json`."""
@@ -315,9 +316,9 @@ class SuiteResult:
 
     def write_command(self) -> None:
         """Write the command that --resume reads."""
-        if self.out is not None and self.command:
+        if self._place is not None and self.command:
             text = json.dumps(self.command) + "\n"
-            _write(self.out / "command.json", text.encode())
+            _write(self._place / "command.json", text.encode())
             remember_name("command", text)
 
 

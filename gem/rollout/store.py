@@ -129,7 +129,7 @@ class EpisodeStore(Sequence[Episode], Closing):
 
     @property
     def _lock_path(self) -> Path:
-        return self.path.with_name(self.path.name + ".lock")
+        return self._file.index_path.with_name(self.path.name + ".lock")
 
     def append(self, episode: Episode) -> None:
         """Write one episode at the end.

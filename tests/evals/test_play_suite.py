@@ -106,6 +106,23 @@ def test_files_have_the_figures_and_what_is_stored_is_not_played_again(tmp_path)
     assert (tmp_path / "episodes.jsonl").read_bytes() == before
 
 
+def test_the_folder_stays_where_it_was_when_the_working_directory_changes(tmp_path, monkeypatch):
+    class Moves(Guesses):
+        def __call__(self, asks):
+            monkeypatch.chdir(elsewhere)
+            return super().__call__(asks)
+
+    elsewhere, files = tmp_path / "elsewhere", {}
+    elsewhere.mkdir()
+    for agent in (Guesses(), Moves()):
+        monkeypatch.chdir(tmp_path)
+        out = type(agent).__name__
+        play_suite(suite(), {"me": agent}, SuiteOptions(out=out, normalise=True, command=[EASY]))
+        files[out] = sorted(each.relative_to(tmp_path / out) for each in (tmp_path / out).rglob("*"))
+    assert files["Moves"] == files["Guesses"]
+    assert not [*elsewhere.iterdir()]
+
+
 def test_an_agent_that_is_gone_stops_it_and_the_rest_is_played_later(tmp_path):
     events, options = Recorded(), SuiteOptions(out=tmp_path)
     with pytest.raises(AgentUnavailable):

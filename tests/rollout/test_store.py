@@ -811,6 +811,19 @@ def test_superseded_jobs_are_left_out_of_the_latest_alone_and_in_every_process(p
             other.supersede(set())
 
 
+def test_a_store_stays_where_it_was_opened(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    with EpisodeStore(path.name) as store:
+        monkeypatch.chdir(tmp_path.parent)
+        store.claim()
+        store.append(episode(1))
+        assert path.with_name(f"{path.name}.lock").exists()
+        with EpisodeStore(path) as other, pytest.raises(StoreError, match="another run resumes"):
+            other.claim()
+    assert not path.with_name(f"{path.name}.lock").exists()
+    assert jobs(EpisodeStore(path)) == ["e1"]
+
+
 def test_an_id_that_is_not_there_gets_near_matches(path):
     with EpisodeStore(path) as store:
         store.append(episode(1))
