@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument, check_count, check_seconds
 from gem.hiding import hide_secrets
 
 PUBLIC_URL = "https://api.openai.com/v1"
@@ -48,19 +49,15 @@ class Endpoint:
         """Refuse values that are not accepted.
 
         Raises:
-            BadArgument: for a number out of range, or a header that HTTP does not allow.
+            BadArgument: for a number that is not accepted, or a header that HTTP does not allow.
         """
-        concurrency, retries, grace_s, silence_s = (
-            self.concurrency,
-            self.retries,
-            self.grace_s,
-            self.silence_s,
-        )
-        if concurrency < 1 or retries < 0 or not grace_s >= 0 or not silence_s >= 0:
-            raise BadArgument(
-                f"got {concurrency=}, {retries=}, {grace_s=}, {silence_s=}; accepted: 1 request or more, 0 "
-                "retries, 0 s."
-            )
+        check_count("concurrency", self.concurrency)
+        check_count("retries", self.retries, 0)
+        check_seconds("timeout_s", self.timeout_s, optional=False)
+        check_seconds("connect_s", self.connect_s, optional=False)
+        for name in ("backoff_s", "grace_s", "silence_s"):
+            value = getattr(self, name)
+            check_argument(name, value, isinstance(value, Real) and float(value) >= 0, "0 seconds or more")
         for name, value in (self.headers or {}).items():
             texts = isinstance(name, str) and isinstance(value, str)
             if not (texts and name and fits_a_header(name + value)):

@@ -414,10 +414,19 @@ def test_an_endpoint_is_a_value_that_keywords_change(monkeypatch):
         OpenAIAgent("tiny", timeouts=9.0)
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"retries": -1}])
-def test_bad_numbers_are_refused(options):
-    with pytest.raises(BadArgument, match="accepted"):
-        OpenAIAgent("tiny", **options)
+BAD_NUMBERS = {
+    "concurrency": (0, 1.5),
+    "retries": (-1, 1.5, float("nan")),
+    **dict.fromkeys(("timeout_s", "connect_s"), (-1, 0, float("nan"), float("inf"), "3", None)),
+    **dict.fromkeys(("backoff_s", "grace_s", "silence_s"), (-1, float("nan"), "3", None)),
+}
+
+
+@pytest.mark.parametrize("name", BAD_NUMBERS)
+def test_bad_numbers_are_refused(name):
+    for value in BAD_NUMBERS[name]:
+        with pytest.raises(BadArgument, match=f"{name} is {value!r}; accepted"):
+            OpenAIAgent("tiny", **{name: value})
 
 
 def test_an_agent_names_its_model_and_settings():
