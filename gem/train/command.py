@@ -81,12 +81,7 @@ def command(args: list[str], prog: str, report: Callable[[Path], Path] | None = 
         folder = next(reversed(run.later_phases), run)
     stored = replace(folder.read_config(trust), out=folder.path) if resume else None
     if stored is None:
-        decisive = {**read, **_decisive(args)}
-        if source := decisive.get("start_from"):
-            from gem.train.learn.start_weights import settings_of_source  # here: it needs torch
-
-            decisive = {**settings_of_source(source), **decisive}
-        given = TrainConfig.fitting(**decisive)
+        given = TrainConfig.fitting(**{**read, **_decisive(args)})
     else:
         given = {**{f.name: getattr(stored, f.name) for f in fields(stored)}, **read}
     # Not checked here: a flag may complete what a file leaves open. The combination is checked.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from gem.errors import BadArgument, SchemaMismatch, did_you_mean
+from gem.errors import BadArgument, SchemaMismatch, did_you_mean, needs_extra
 from gem.estimators.algorithms import Algorithm, find_algorithm, name_algorithm
 from gem.naming import fix_name, foreign_names, keep_value
 from gem.train.config.checks import check, check_defaults
@@ -100,19 +100,23 @@ class TrainConfig(RunSettings):
 
     @classmethod
     def fitting(cls, **given: Any) -> dict[str, Any]:
-        """Return the given settings and the defaults that depend on them.
+        """Return the given settings and the defaults that depend on them, or on the weights it starts from.
 
         Raises:
-            BadArgument: for an algorithm that does not exist, or whose defaults are no settings.
+            BadArgument: for an algorithm that does not exist, or whose defaults are no settings; for a
+                `start_from` that holds no weights. StoreError, SchemaMismatch: where it cannot be read.
         """
+        if source := given.get("start_from"):
+            with needs_extra("training", "torch", "train"):
+                from gem.train.learn.start_weights import settings_of_source
+
+            given = {"warmup_steps": 0, **settings_of_source(source), **given}
         model = given.get("model", cls.model)
         algorithm = given.get("algorithm", cls.algorithm)
         if not isinstance(algorithm, Algorithm):
             algorithm = find_algorithm(algorithm)
         check_defaults(algorithm, cls)
         defaults = {**({} if model == "tiny" else LANGUAGE_MODEL), **algorithm.defaults}
-        if given.get("start_from"):
-            defaults["warmup_steps"] = 0
         if given.get("agent"):
             defaults["host"] = "thread"  # programs wait for their model, many at a time
         if given.get("staleness") and algorithm.loss is None:

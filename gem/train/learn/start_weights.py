@@ -64,7 +64,8 @@ def settings_of_source(name: str) -> dict[str, Any]:
     """Return the settings that a run gets from what it starts from: those of the model.
 
     Raises:
-        BadArgument: see find_source. StoreError, SchemaMismatch: for what cannot be read.
+        BadArgument: see find_source; for an adapter that peft scales otherwise. StoreError, SchemaMismatch:
+            for what cannot be read.
     """
     source = find_source(name)
     if source.kind == "run":
@@ -82,6 +83,12 @@ def settings_of_source(name: str) -> dict[str, Any]:
         "lora_targets": (targets,) if isinstance(targets, str) else targets,
     }
     where = str(source.folder / ADAPTER)
+    for name in ("use_rslora", "alpha_pattern"):
+        if values.get(name):
+            raise BadArgument(
+                f"{where} has {name} = {values[name]!r:.80}; accepted: an adapter that is scaled by alpha / "
+                "rank throughout. Merge it into its model (peft's merge_and_unload), and start from that."
+            )
     settings = {name: convert_value(where, TrainConfig, name, value) for name, value in stated.items()}
     return {**settings, "lora_targets": tuple(sorted(settings["lora_targets"]))}
 
@@ -93,15 +100,15 @@ def check_source(config: TrainConfig) -> None:
         BadArgument: for another model, shape or adapter. StoreError: for what cannot be read.
     """
     for name, wanted in settings_of_source(config.start_from).items():
-        if name == "lora_alpha":  # it is no part of the weights' shape, and 0 stands for twice the rank
-            continue
         if name in ("width", "layers", "heads") and config.model != "tiny":
             continue
         given = getattr(config, name)
+        if name == "lora_alpha":  # the ranks are equal here
+            given, wanted = (alpha or 2.0 * config.lora_rank for alpha in (given, wanted))
         if not _is_alike(name, given, wanted):
             raise BadArgument(
-                f"{name} is {given!r}, and {config.start_from} has {wanted!r}; leave it out, to start from "
-                "its weights, or train without them (leave out --from)."
+                f"{name} is {given!r}, and {config.start_from} has {wanted!r}; give that or leave it out, to "
+                "start from its weights, or train without them (leave out --from)."
             )
     if config.train_layers is not None and find_source(config.start_from).kind == "run":
         raise BadArgument(

@@ -163,9 +163,8 @@ def check_random_actor(config: TrainConfig, envs: Sequence[PlayedEnv]) -> None:
     Raises:
         NoSolver: with the names of the environments.
     """
-    usual = config.fitting(model=config.model, start_from=config.start_from).get(
-        "warmup_steps", type(config).warmup_steps
-    )
+    of_model = config.fitting(model=config.model).get("warmup_steps", type(config).warmup_steps)
+    usual = 0 if config.start_from else of_model
     asked = config.warmup_steps != usual or config.warmup_check
     cloned = config.warmup_steps and config.demos is None and config.warmup_by == "random"
     if cloned and asked and not any(env.has_random_actor for env in envs):

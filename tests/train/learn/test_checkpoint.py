@@ -16,7 +16,6 @@ from gem.train.config import TrainConfig
 from gem.train.learn import checkpoint
 from gem.train.learn.learner import check_shape, load_weights, weights
 from gem.train.learn.policy import make_policy
-from gem.train.learn.start_weights import settings_of_source
 from gem.train.learn.training import load_policy, train
 from gem.train.report.run_folder import RunFolder
 
@@ -207,7 +206,7 @@ def write_run(out):
 
 
 def start_from(out):
-    train(TrainConfig.fit(start_from=str(out), out=out / "next", **settings_of_source(str(out))))
+    train(TrainConfig(start_from=str(out), out=out / "next"))
 
 
 @pytest.mark.parametrize(

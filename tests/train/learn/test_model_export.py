@@ -252,6 +252,7 @@ def test_a_later_phase_of_the_recipe_takes_up_the_settings_of_the_machine(
     base, tmp_path, monkeypatch, capsys, settings
 ):
     monkeypatch.chdir(tmp_path)
+    make_run(base, Path("first"))
     make_run(base, Path("run"), episodes=64, **settings)
     phase = Path("run/phases/polish")
     make_run(base, phase, episodes=640, **settings)
@@ -317,14 +318,16 @@ def test_the_card_of_a_run_with_a_later_phase_is_about_all_of_it(base, tmp_path)
 
 
 def test_the_card_has_the_chain_of_weights_that_a_run_began_with(base, tmp_path):
-    make_run(base, tmp_path / "first", episodes=64, lr=1e-3, start_from="runs/that is gone")
+    make_run(base, tmp_path / "gone")
+    make_run(base, tmp_path / "first", episodes=64, lr=1e-3, start_from=str(tmp_path / "gone"))
+    shutil.rmtree(tmp_path / "gone")
     make_run(base, tmp_path / "second", algorithm="grpo", group=4, start_from=str(tmp_path / "first"))
     make_run(base, tmp_path / "third", start_from=str(tmp_path / "second"))
     export_model(tmp_path / "third", tmp_path / "out")
     card = (tmp_path / "out/README.md").read_text()
     second, first = f"second (grpo on {ENV}, ", f"first (rebn on {ENV}, 64 episodes, learning rate 0.001)"
     assert f"It began with the weights of {second}" in card
-    assert f", which began with the weights of {first}, which began with the weights of that is gone." in card
+    assert f", which began with the weights of {first}, which began with the weights of gone." in card
     assert "gem-gym train --config training.toml --from second --out runs/again" in card
     assert str(tmp_path) not in card
 

@@ -1,6 +1,7 @@
 """Runs that start from the weights of an earlier run, or of a folder in Hugging Face's form."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -67,11 +68,18 @@ def test_the_command_takes_the_model_from_the_run(first, tmp_path, capsys):
     assert RunFolder(tmp_path / "next").read_config().start_from == str(first)
 
 
+def test_a_config_takes_the_model_from_the_run(first):
+    config = TrainConfig(start_from=str(first))
+    assert (config.width, config.layers, config.heads, config.warmup_steps) == (16, 1, 2, 0)
+    check_source(config)
+    assert TrainConfig(start_from=str(first), width=32, warmup_steps=3).warmup_steps == 3
+
+
 def test_what_does_not_fit_is_refused_in_one_sentence(first, tmp_path):
     def start(source, **given):
         train(replace(QUICK, start_from=str(source), out=tmp_path / "run", **given))
 
-    with pytest.raises(BadArgument, match=r"width is 32, and .* has 16; leave it out"):
+    with pytest.raises(BadArgument, match=r"width is 32, and .* has 16; give that or leave it out"):
         start(first, width=32)
     with pytest.raises(BadArgument, match="holds neither a run nor a model; accepted: the folder of a run"):
         start(tmp_path)
@@ -88,9 +96,13 @@ def test_what_does_not_fit_is_refused_in_one_sentence(first, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "values", [{"r": "8"}, {"r": 8, "lora_alpha": []}, {"r": 8, "target_modules": 7}, {"r": -1}]
+    "values",
+    [
+        *({"r": "8"}, {"r": 8, "lora_alpha": []}, {"r": 8, "target_modules": 7}, {"r": -1}),
+        *({"r": 8, "use_rslora": True}, {"r": 8, "alpha_pattern": {"q_proj": 64}}),
+    ],
 )
-def test_an_adapter_of_other_types_is_refused_in_one_sentence(tmp_path, values):
+def test_an_adapter_of_another_kind_is_refused_in_one_sentence(tmp_path, values):
     text = json.dumps({"base_model_name_or_path": "some", **values})
     (tmp_path / "adapter_config.json").write_text(text)
     with pytest.raises(BadArgument, match=r"adapter_config\.json.* accepted: "):
@@ -116,10 +128,24 @@ def test_a_folder_is_the_same_model_by_a_relative_path(tmp_path, monkeypatch):
     (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(values))
     (tmp_path / "adapter/adapter_model.safetensors").touch()
     monkeypatch.chdir(tmp_path)
-    config = small(tmp_path, **{**settings_of_source("adapter"), "start_from": "adapter", "model": "base"})
+    config = small(tmp_path, start_from="adapter", model="base")
     check_source(config)
     with pytest.raises(BadArgument, match="model is 'other'"):
         check_source(replace(config, model="other"))
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "refused"), [(64, 4.0, "4.0"), (64, 0.0, "4.0"), (4, 0.0, ""), (64, 64.0, "")]
+)
+def test_another_scale_of_an_adapter_is_refused(tmp_path, stated, given, refused):
+    """Of equal weights it makes another policy. 0 is twice the rank, here 4."""
+    values = {"base_model_name_or_path": "some", "r": 2, "lora_alpha": stated, "target_modules": ["q_proj"]}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(values))
+    config = small(tmp_path, start_from=str(tmp_path))
+    assert config.lora_alpha == stated
+    error = pytest.raises(BadArgument, match=f"lora_alpha is {refused}, and .* has 64.0; give that or leave")
+    with error if refused else nullcontext():
+        check_source(replace(config, lora_alpha=given))
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +171,9 @@ def small(out, **given):
 
 @pytest.mark.system
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
-@pytest.mark.parametrize("given", [{}, {"lora_rank": 2, "lora_targets": ("q_proj",), "lr": 0.05}])
+@pytest.mark.parametrize(
+    "given", [{}, {"lora_rank": 2, "lora_targets": ("q_proj",), "lora_alpha": 9.0, "lr": 0.05}]
+)
 def test_language_models(folder, tmp_path, given):
     """A run, one that starts from it, and one that starts from its export."""
     pytest.importorskip("peft")
@@ -154,8 +182,7 @@ def test_language_models(folder, tmp_path, given):
     out = tmp_path / "run"
     train(small(out, model=str(folder), kl=0.0, **given))
     for name, source in (("run", out), ("export", export_model(out, tmp_path / "exported"))):
-        of_model = settings_of_source(str(source))
-        config = small(tmp_path / f"from {name}", start_from=str(source), **of_model)
+        config = small(tmp_path / f"from {name}", start_from=str(source))
         assert (config.lora_rank, config.lora_targets) == (
             given.get("lora_rank", 0),
             given.get("lora_targets", ()),
