@@ -71,7 +71,10 @@ class Mark(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Sums over episodes with equal environment, end and outcome; `reward` sums the known returns."""
+    """Sums over episodes with equal environment, end and outcome; `reward` sums the known returns.
+
+    `rates` of the returns are 0 or 1.
+    """
 
     spec: str
     env: str
@@ -81,6 +84,7 @@ class Tally(NamedTuple):
     episodes: int
     reward: float
     reward_squares: float
+    rates: int
     turns: int
     tokens: int
     calls: int
@@ -291,6 +295,7 @@ class Index:
         where, values = _where(wanted, below)
         rows = self._rows(
             "SELECT spec, env, stop, verdict, success, count(*), total(reward), total(reward * reward), "
+            "count(nullif(reward IN (0, 1), 0)), "
             f"sum(turns), sum(tokens), sum(calls) FROM episodes WHERE {where} "
             "GROUP BY spec, env, stop, verdict, success",
             values,

@@ -552,7 +552,8 @@ def by_end(tallies: Iterable[Tally], entries: Iterable[Entry]) -> list[Tally]:
     """Add further entries to sums by environment, end and outcome, and return the sums."""
     sums: dict[Any, Any] = {each[:5]: each[5:] for each in tallies}
     for entry in entries:
-        reward, counts = entry.reward or 0.0, (entry.turns, entry.tokens, entry.calls)
+        reward = entry.reward or 0.0
+        counts = entry.reward in (0, 1), entry.turns, entry.tokens, entry.calls
         key = entry.spec, entry.env, entry.stop, entry.verdict, entry.success
         _add(sums, key, (1, reward, reward**2, *counts))
     return [Tally(*key, *values) for key, values in sums.items()]

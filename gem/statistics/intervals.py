@@ -62,10 +62,17 @@ def mean_interval(
     check_level(level)
     mean = _mean(values)
     sums = sum_deviations(values, mean, clusters)
-    n, g = len(values), len(sums)
+    return bound_mean(mean, math.fsum(off * off for off in sums), len(values), len(sums), level)
+
+
+def bound_mean(mean: float, squares: float, n: int, g: int, level: float = 0.95) -> Interval:
+    """Return the interval of mean_interval() for a mean of n values in g clusters.
+
+    `squares`: the sum of the squares of the clusters' summed deviations from the mean; infinite if it
+    overflows.
+    """
     if g == 1:
         return Interval(mean, -math.inf, math.inf, n, g)
-    squares = math.fsum(off * off for off in sums)  # infinite if it overflows
     half = student_t.quantile((1 + level) / 2, g - 1) * math.sqrt(g / (g - 1) * squares) / n
     return Interval(mean, mean - half, mean + half, n, g)
 

@@ -27,7 +27,7 @@ from gem.rollout.index import Entry, Tally, TaskTally
 from gem.rollout.store import EpisodeStore, by_end, by_task
 from gem.specs import TaskRef
 from gem.statistics import Interval, clustered_rate, wilson
-from gem.statistics.student_t import quantile
+from gem.statistics.intervals import ROUNDING, bound_mean
 from gem.viewer.json_files import JsonLines, read_json
 from gem.viewer.notes import Note, Notes
 from gem.viewer.values import ValuesFile
@@ -63,6 +63,7 @@ class Figures:
     stops: dict[str, int] = field(default_factory=dict)
     rewards: float = 0.0
     squares: float = 0.0
+    rates: int = 0  # the returns that are 0 or 1
     tasks: list[TaskTally] = field(default_factory=list)
 
     def add(self, tally: Tally) -> None:
@@ -76,6 +77,7 @@ class Figures:
             self.calls += tally.calls
             self.rewards += tally.reward
             self.squares += tally.reward_squares
+            self.rates += tally.rates
         if tally.success is not None:
             self.known += tally.episodes
             self.solved += tally.episodes * tally.success
@@ -89,19 +91,23 @@ class Figures:
 
     @property
     def reward(self) -> Interval | None:
-        """The mean return with its 95% interval (Student's t), clustered by task if tasks have samples."""
+        """The mean return with its 95% interval: that of `return_interval`, from the sums."""
         n = self.scored
         if not n or not math.isfinite(self.squares):
             return None
-        mean = self.rewards / n
-        g = len(self.tasks) or n
-        if g == 1:
-            return Interval(mean, -math.inf, math.inf, n, 1)
-        squares = max(0.0, self.squares - n * mean**2)
+        if self.rates == n and (0 < self.rewards < n or (self.known, self.solved) == (n, self.rewards)):
+            if self.tasks:
+                return clustered_rate(
+                    [int(each.reward) for each in self.tasks], [each.scored for each in self.tasks]
+                )
+            return wilson(int(self.rewards), n)
+        mean, g = self.rewards / n, len(self.tasks) or n
+        squares = self.squares - n * mean**2
         if self.tasks:
             squares = math.fsum((task.reward - task.scored * mean) ** 2 for task in self.tasks)
-        half = quantile(0.975, g - 1) * math.sqrt(g / (g - 1) * squares) / n
-        return Interval(mean, mean - half, mean + half, n, g)
+        if squares <= ROUNDING * self.squares:  # all are equal, which says nothing about others
+            return Interval(mean, -math.inf, math.inf, n, g)
+        return bound_mean(mean, squares, n, g)
 
     @property
     def mean_turns(self) -> float | None:
@@ -279,7 +285,8 @@ class Source:
                 entries = store.latest()
                 tallies, tasks = by_end((), entries), by_task((), entries) if several else []
             else:
-                tallies, tasks = self.tally(), store.tasks() if several else []
+                tasks = store.tasks() if several else []
+                tallies = self.tally()  # after them, so that none has an episode that is in no tally
             silent = self.find_silent()
             self._counted = (
                 count,

@@ -63,6 +63,7 @@ def test_a_tally_has_the_sums_of_what_is_selected(store):
         assert math.isclose(sum(tally.reward for tally in tallies), math.fsum(rewards))
         squares = sum(tally.reward_squares for tally in tallies)
         assert math.isclose(squares, math.fsum(reward**2 for reward in rewards))
+        assert sum(tally.rates for tally in tallies) == sum(reward in (0, 1) for reward in rewards)
         keys = {tally[:5] for tally in tallies}
         assert keys == {(e.spec, e.env, e.stop, e.verdict, e.success) for e in entries}
 

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import re
 import threading
@@ -21,6 +22,7 @@ from gem.record import Failure, Reply, RunInfo, SeatEnd, StopReason
 from gem.rollout import EpisodeStore
 from gem.seeding import stream
 from gem.specs import TaskRef
+from gem.statistics import return_interval
 from gem.viewer.export import export
 from gem.viewer.sources import open_sources
 from gem.viewer.stretches import split_run
@@ -632,6 +634,39 @@ def test_episodes_that_were_cut_are_no_lost_ones_where_none_says_success(pages, 
     assert [each.success is None for each in source.by_env().values()] == [False, True, True]
     assert [each.known for each in split_run(source, "test:Score").stretches] == [0] * 5
     source.close()
+
+
+@pytest.mark.parametrize(
+    "returns", [[1] * 5, [0] * 5, [0, 1, 1, 0, 1], [0.3] * 5, [0.1 + 0.2, 0.3] * 3, [0, 2, 1]]
+)
+@pytest.mark.parametrize("samples", [1, 2])
+def test_the_interval_of_the_return_is_that_of_the_evaluation(tmp_path, returns, samples):
+    groups = [str(at // samples) for at in range(len(returns))]
+    for silent in (False, True):
+        path = tmp_path / str(silent) / "episodes.jsonl"
+        stops = [
+            StopReason.ENDED if silent else StopReason.SOLVED if each == 1 else StopReason.FAILED
+            for each in returns
+        ]
+        episodes = [
+            episode(
+                answer("a", reward=reward),
+                stop=stop,
+                seed=int(group),
+                group=group,
+                sample=at % samples,
+                job=group,
+            )
+            for at, (reward, stop, group) in enumerate(zip(returns, stops, groups, strict=True))
+        ]
+        (source,) = open_sources([write(path, *episodes)])
+        found = source.figures().reward
+        assert found.mean == pytest.approx(sum(returns) / len(returns))
+        if silent and len({*returns}) == 1:  # what others may be is not known
+            assert found[1:3] == (-math.inf, math.inf)
+        else:
+            assert found == pytest.approx(return_interval(returns, groups))
+        source.close()
 
 
 def test_the_figures_are_those_of_the_evaluation(pages, tmp_path):
