@@ -188,7 +188,7 @@ def returns(trials: int) -> list[dict[str, float]]:
         found: dict[str, list[Interval]] = {"": [], "t_": []}
         wrong = t_wrong = 0
         for first, second in (rng.random((trials, 2, tasks)) < rate).astype(float).tolist():
-            found[""].append(return_interval(first))
+            found[""].append(return_interval(first, successes=[each == 1 for each in first]))
             found["t_"].append(mean_interval(first))
             lost, won = (
                 sum(a > b for a, b in zip(*pair, strict=True)) for pair in ((first, second), (second, first))

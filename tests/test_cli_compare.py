@@ -256,6 +256,13 @@ def test_power_of_two_runs_measures_their_differences(store, capsys):
     assert all(floor["paired"] < floor["unpaired"] / 2 for floor in found["floors"][2:])
 
 
+def test_power_of_returns_that_are_rates_is_plain_json(store, capsys):
+    a, b = store("a", {"test:X": "wwlwl"}), store("b", {"test:X": "llwwl"})
+    _, out, _ = said(capsys, "power", a, b, "--metric", "return", "--json")
+    assert json.loads(out)["floors"][0]["paired"] is None
+    assert "Infinity" not in out
+
+
 def test_power_of_a_plan_needs_no_run(capsys):
     code, out, _ = said(capsys, "power", "-n", "200", "-k", "4", "--rate", "0.6", "--within", "0.1")
     assert code == 0

@@ -90,9 +90,7 @@ def power(
     else:
         known, samples = [plan_noise(rate, within)], samples or 1
     smallest = floors(known, SCALES, tasks=tasks, samples=samples, alike=alike, power=power)
-    if metric == "success":
-        smallest = [_within_rates(each) for each in smallest]
-    smallest = list(dict.fromkeys(smallest))  # of few tasks several scales are alike
+    smallest = list(dict.fromkeys(map(_without_infinite, smallest)))  # of few tasks several scales are alike
     if json:
         print(
             json_module.dumps(
@@ -138,10 +136,10 @@ def _split(between: float, within: float | None) -> tuple[str, str]:
     return ("-", "-") if within is None else (f"{between:.4f}", f"{within:.4f}")
 
 
-def _within_rates(floor: Floor) -> Floor:
-    """Return a floor without differences of 1 or more, which two rates cannot have."""
+def _without_infinite(floor: Floor) -> Floor:
+    """Return a floor without differences beyond those that rates can have."""
     unpaired, paired = (
-        None if value is None or value >= 1 else value for value in (floor.unpaired, floor.paired)
+        None if value is None or math.isinf(value) else value for value in (floor.unpaired, floor.paired)
     )
     return replace(floor, unpaired=unpaired, paired=paired)
 

@@ -16,6 +16,7 @@ from gem.evals.outcomes import (
     advise_on_seats,
     check_returns,
     group_environments,
+    have_rates,
     share_names,
 )
 from gem.evals.results import EnvResult, bounds
@@ -155,7 +156,7 @@ def compare(
     """Compare two runs on the samples of tasks that both played, with the same agent or different ones.
 
     For success, the interval is `score_difference`, and p is McNemar's exact test (`sign_flips` for several
-    samples per task), and for returns that are all 0 or 1. For others, both use Student's t
+    samples per task), and for returns that are rates (`have_rates`). For others, both use Student's t
     (`paired_difference`); where all tasks differ alike, p is that of equal signs. The samples of a task are
     one cluster. A bootstrap interval (`paired_bootstrap`) is reported too. On one environment an agent is
     better if p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval is
@@ -250,8 +251,9 @@ def _row(
     if not pairs:
         return row
     tasks, first, second = map(list, zip(*pairs, strict=True))
-    # Most returns are 0 or 1: then they are rates, and by Student's t a few equal ones would be certain.
-    compare_pairs = _compare_rates if {*first, *second} <= {0, 1} else _compare_values
+    # Most returns are rates, of which by Student's t a few equal ones would be certain.
+    rates = have_rates((*a.values(), *b.values()), metric)
+    compare_pairs = _compare_rates if rates else _compare_values
     row = compare_pairs(row, tasks, first, second, level, 1 - (1 - level) / tests)
     row = replace(row, bootstrap=paired_bootstrap(first, second, tasks, level))
     if metric == "success":

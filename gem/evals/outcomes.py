@@ -18,6 +18,7 @@ from gem.rollout import EpisodeStore
 from gem.rollout.index import Entry
 from gem.rollout.store import find_store
 from gem.statistics.combining import group_shared
+from gem.statistics.intervals import are_rates
 
 Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
@@ -66,6 +67,12 @@ class Outcome:
         if metric == "return":
             return None if self.reward is None or not abs(self.reward) < LARGEST else self.reward
         return None if self.success is None else float(self.success)
+
+
+def have_rates(outcomes: Iterable[Outcome], metric: Metric) -> bool:
+    """Return whether the values to compare are successes, or returns that are rates; see are_rates()."""
+    known = [(value, each.success) for each in outcomes if (value := each.value(metric)) is not None]
+    return metric == "success" or are_rates([value for value, _ in known], [success for _, success in known])
 
 
 def advise_on_seats(outcomes: Iterable[Outcome]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gem.errors import BadArgument, check_argument, check_least
-from gem.evals.outcomes import Metric, Outcome, advise_on_seats, group_environments, share_names
+from gem.evals.outcomes import Metric, Outcome, advise_on_seats, group_environments, have_rates, share_names
 from gem.statistics import Noise, noise, noise_of_rate, smallest_difference, smallest_rate_difference
 from gem.statistics.combining import count_clusters
 from gem.statistics.intervals import members_of
@@ -102,9 +102,9 @@ RETURNS: dict[Metric, str] = {
 def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> list[Suite]:
     """Return the noise on each environment, from one run, or from two runs on the same tasks.
 
-    Environments with fewer than two tasks with a verdict are left out. For success, the variance is at least
-    that of a rate with two added successes and two added failures, so that a run which won everything still
-    has noise.
+    Environments with fewer than two tasks with a verdict are left out. Of rates (`have_rates`), the variance
+    is at least that of a rate with two added successes and two added failures, so that a run which won
+    everything still has noise.
 
     Raises:
         BadArgument: when no environment has two tasks with a verdict.
@@ -128,7 +128,8 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
         differences = subtract_pairs(sides[0], sides[-1])
         own = tuple(noise(side, tasks) for side in sides)
         between_them = noise(differences, tasks) if len(runs) > 1 else None
-        if metric == "success":
+        of_rates = have_rates((o for run in runs for o in run if o.env == env), metric)
+        if of_rates:
             own = tuple(_at_least(each, _of_rate(each.mean, len({*tasks}))) for each in own)
             if between_them is not None:
                 differ = _plus_four(math.fsum(map(abs, differences)) / len(tasks), len({*tasks}))
@@ -142,7 +143,7 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
                 total=len(by_sample),
                 own=own,
                 difference=between_them,
-                of_rates=metric == "success",
+                of_rates=of_rates,
             )
         )
     groups = group_environments(runs[0], [suite.env for suite in suites])
@@ -269,6 +270,7 @@ def _floor(
     """Return the noise floor of the mean over environments, with a number of tasks and samples for each."""
     groups = [suite.env if suite.group is None else suite.group for suite in known]
     tasks = count_clusters([n for n, _ in sizes], groups)
+    of_rates = all(suite.of_rates for suite in known)
     most = min(math.fsum(suite.most for suite in known) / len(known), LARGEST)
 
     def mean(variances: Iterable[float]) -> float:
@@ -289,7 +291,7 @@ def _floor(
         )
 
     def find(variance: Callable[[float], float], paired: bool) -> float:
-        if not known[0].of_rates:
+        if not of_rates:
             return smallest_difference(variance(0.0), tasks, level, power, paired=paired)
         if paired and 2.0 ** (1 - tasks) >= 1 - level:  # p if all tasks differ the same way
             return math.inf
@@ -298,7 +300,7 @@ def _floor(
         )
 
     paired = find(paired_variance, True)
-    if known[0].of_rates and len(known) == 1 and paired < math.inf:
+    if of_rates and len(known) == 1 and paired < math.inf:
         splits = (known[0].split(share) for share in (0.0, 1.0))
         paired = max(_paired_rate(each, *sizes[0], alike, level, power) for each in splits)
     return Floor(

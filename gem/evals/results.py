@@ -234,8 +234,9 @@ def summarise(
     def mean(values: Sequence[float], of: Sequence[Episode]) -> Interval:
         return exact(values) if exactly else mean_interval(values, groups(of))
 
-    def mean_return(values: Sequence[float], of: Sequence[Episode]) -> Interval:
-        return exact(values) if exactly else return_interval(values, groups(of))
+    def mean_return(values: Sequence[float], of: Sequence[Episode], seat: str | None = seat) -> Interval:
+        successes = find_successes((each, seat) for each in of)
+        return exact(values) if exactly else return_interval(values, groups(of), successes=successes)
 
     def rate(values: Sequence[float], of: Sequence[Episode]) -> Interval:
         return exact(values) if exactly else rate_interval(values, groups(of))
@@ -253,7 +254,7 @@ def summarise(
         with_success, won = _find_reporting(scored, seat)
         return SeatResult(
             success=rate(won, with_success) if with_success else None,
-            reward=mean_return([each.reward(seat) for each in scored], scored),
+            reward=mean_return([each.reward(seat) for each in scored], scored, seat),
             turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
         )
 

@@ -77,25 +77,40 @@ def bound_mean(mean: float, squares: float, n: int, g: int, level: float = 0.95)
     return Interval(mean, mean - half, mean + half, n, g)
 
 
+def are_rates(values: Sequence[float], successes: Sequence[bool | None] = ()) -> bool:
+    """Return whether values are those of a rate: 0 and 1 both occur and no other, or each is the success.
+
+    If all returns are 0, or all are 1, they alone do not say what others may be.
+
+    Args:
+        values: one number per sample.
+        successes: whether each sample succeeded, parallel to `values`; None where that is not known.
+    """
+    return {*values} == {0, 1} or (len(values) > 0 and [*values] == [*successes])
+
+
 def return_interval(
-    values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = 0.95
+    values: Sequence[float],
+    clusters: Sequence[Hashable] | None = None,
+    level: float = 0.95,
+    successes: Sequence[bool | None] = (),
 ) -> Interval:
     """Return the mean of values whose range is not known, with an interval that is no single point.
 
-    If all are 0 or 1, as the returns of most tasks, it is that of rate_interval(), else that of
-    mean_interval(). If all clusters are equal but for rounding, the sample says nothing about other values:
-    there are no bounds.
+    If they are rates, as the returns of most tasks (see are_rates()), it is that of rate_interval(), else
+    that of mean_interval(). If all clusters are equal but for rounding, the sample says nothing about other
+    values: there are no bounds.
 
     Args:
         values: one number per sample.
         clusters: the cluster of each sample (its task, its secret), parallel to `values`; None: each its own.
         level: the coverage, in (0, 1).
+        successes: whether each sample succeeded, parallel to `values`, where that is known.
 
     Raises:
         BadArgument: without values, for values that are not finite, unequal lengths or an invalid level.
     """
-    distinct = {*values}
-    if distinct and distinct <= {0, 1}:
+    if are_rates(values, successes):
         return rate_interval(values, clusters, level)
     interval = mean_interval(values, clusters, level)
     return interval._replace(low=-math.inf, high=math.inf) if interval.low == interval.high else interval

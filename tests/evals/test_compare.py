@@ -20,6 +20,7 @@ from gem.statistics import (
     score_difference,
     smallest_difference,
     smallest_rate_difference,
+    wilson,
 )
 
 ENV = "test:X"
@@ -573,8 +574,29 @@ def test_a_run_that_won_everything_is_not_without_noise():
     assert suite.own[0].between == pytest.approx(rate * (1 - rate))
     (same,) = suites([lots(20, 40), lots(20, 40)])
     assert same.difference.between == pytest.approx(2 / 44)
-    (returns,) = floors(suites([lots(40, 40)], "return"))
-    assert (returns.error, returns.unpaired, returns.paired) == (None, None, None)
+    (unknown,) = floors(suites([returns([1.0] * 40)], "return"))
+    assert (unknown.error, unknown.unpaired, unknown.paired) == (None, None, None)
+
+
+@pytest.mark.parametrize("tasks", [5, 10, 60])
+def test_returns_that_are_rates_have_their_floor_and_their_interval(tasks):
+    values = [[float(i % 2) for i in range(tasks)], [float(i % 3 == 0) for i in range(tasks)]]
+    won = [run(*map(bool, side)) for side in values]
+    for runs in ([returns(side) for side in values], won):  # as 0 and 1 occur, or by their success
+        assert floors(suites(runs, "return")) == floors(suites(won))
+        ours = compare(*runs, metric="return").rows[0]
+        assert ours.smallest == compare(*won).rows[0].smallest
+        assert ours.difference == compare(*won).rows[0].difference
+    others = [replace(each, env="test:Y") for each in returns([float(i) for i in range(tasks)])]
+    *_, mixed = floors(suites([[*won[0], *others]], "return"))
+    assert (mixed.env, math.isfinite(mixed.paired)) == ("all", True)
+
+
+def test_returns_that_are_all_1_have_no_bounds_but_where_they_are_the_success():
+    unknown = compare(returns([1.0] * 9), returns([1.0] * 9), metric="return").rows[0]
+    known = compare(lots(9, 9), lots(9, 9), metric="return").rows[0]
+    assert unknown.a[1:3] == (-math.inf, math.inf)
+    assert known.a == known.b == wilson(9, 9)
 
 
 def test_a_split_that_nobody_knows_is_the_worst_one():

@@ -51,6 +51,13 @@ def test_the_solver_wins_and_random_play_does_not():
     assert chance.success.high < 0.8
 
 
+def test_returns_that_are_all_1_have_the_interval_of_a_success_that_says_the_same():
+    solved = summarise("test:X", [episode(*paid(1.0))] * 9)
+    silent = summarise("test:X", [episode(*paid(1.0), stop=StopReason.ENDED)] * 9)
+    assert solved.reward == solved.success == wilson(9, 9)
+    assert (silent.success, silent.reward[:3]) == (None, (1.0, -math.inf, math.inf))
+
+
 def test_the_same_seed_gives_the_same_figures():
     one = evaluate(RandomAgent(), ID, episodes=20, seed=3)
     other = evaluate(RandomAgent(), ID, episodes=20, seed=3)

@@ -238,13 +238,22 @@ def test_an_open_bound_is_written_in_words(low, high, text):
 
 def test_returns_of_0_and_1_are_a_rate_and_equal_ones_have_no_bounds():
     tasks = [1, 1, 2, 2, 3, 3]
-    assert return_interval([1.0] * 6) == wilson(6, 6)
+    for same, solved in ((1.0, True), (0.0, False)):
+        assert return_interval([same] * 6)[1:3] == (-math.inf, math.inf)  # what others may be is not known
+        assert return_interval([same] * 6, successes=[solved] * 6) == wilson(6 * solved, 6)
+        assert return_interval([same] * 6, successes=[None] * 6)[1:3] == (-math.inf, math.inf)
     assert return_interval([1.0, 0, 0, 0, 0, 0], tasks) == rate_interval([1.0, 0, 0, 0, 0, 0], tasks)
     assert return_interval([0.5, 0.0, 1.0]) == mean_interval([0.5, 0.0, 1.0])
     assert return_interval([-1.0] * 6)[:3] == (-1.0, -math.inf, math.inf)
     for values in ([], [math.nan]):
         with pytest.raises(BadArgument):
             return_interval(values)
+
+
+def test_returns_that_are_rarely_high_are_covered():
+    rng = Random(0)
+    found = [return_interval([10.0 * (rng.random() < 0.02) for _ in range(20)]) for _ in range(400)]
+    assert sum(each.low <= 0.2 <= each.high for each in found) > 380
 
 
 def test_rounding_is_no_spread():

@@ -87,13 +87,15 @@ def summarise_seats(
         return whole
 
     def summarise_seat(of: Sequence[tuple[Episode, str]]) -> SeatResult:
-        successes = zip(of, find_successes(of), strict=True)
-        known = [(each.group, float(won)) for (each, _), won in successes if won is not None]
+        successes = find_successes(of)
+        known = [
+            (each.group, float(won)) for (each, _), won in zip(of, successes, strict=True) if won is not None
+        ]
         tasks, wins = [task for task, _ in known], [won for _, won in known]
         earned, all_tasks = [each.reward(seat) for each, seat in of], [each.group for each, _ in of]
         return SeatResult(
             success=rate_interval(wins, tasks if clustered else None) if wins else None,
-            reward=return_interval(earned, all_tasks if clustered else None),
+            reward=return_interval(earned, all_tasks if clustered else None, successes=successes),
             turns=sum(len(each.turns_of(seat)) for each, seat in of) / len(of),
         )
 
