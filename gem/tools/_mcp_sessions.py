@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
 import os
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -86,6 +88,23 @@ class _Loop:
             await asyncio.wait(tasks, timeout=CLOSE_S)
 
 
+_logging: ContextVar[McpSession | None] = ContextVar("_logging", default=None)
+"""The session whose task logs."""
+
+
+class _Log(logging.Handler):
+    """Takes what the package mcp logs of a session to its last words; else it is printed with a traceback.
+
+    So a banner that a server prints, where messages are expected, is told once something fails.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        session, error = _logging.get(), record.exc_info and record.exc_info[1]
+        if session is not None:
+            session.hear(f"{record.getMessage()}: {error}" if error else record.getMessage())
+
+
+logging.getLogger("mcp").addHandler(_Log())
 _lock = threading.Lock()
 _current: _Loop | None = None
 _inherited: list[_Loop] = []  # of the parent, in a forked child: kept, so that nothing of it is finalized
@@ -190,6 +209,13 @@ class McpSession:
 
     # -- on the loop
 
+    def hear(self, line: str) -> None:
+        """Add a line to the standard error of the server."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stderr.seek(0, os.SEEK_END)
+            self._stderr.write(f"{' '.join(line.split()):.{_STDERR_CHARS}}\n")
+            self._stderr.flush()
+
     def _ask(self, request: Callable[[ClientSession], Awaitable[T]], limit_s: float) -> T:
         return self._wait(self._within(request, limit_s), limit_s + _GRACE_S)
 
@@ -229,6 +255,7 @@ class McpSession:
         import anyio
         from mcp import ClientSession
 
+        _logging.set(self)
         try:
             async with (
                 self._streams() as (read, write),

@@ -276,6 +276,12 @@ def test_what_a_program_wrote_before_it_broke_is_told():
         tool.offered()
 
 
+def test_what_a_program_prints_between_its_messages_is_told_once_something_fails():
+    tool = MCPTool({"command": sys.executable, "args": ["-c", "print('Welcome to my server')"]})
+    with pytest.raises(NoVerdict, match=r"It wrote: .*JSON.*Welcome to my server"):
+        tool.offered()
+
+
 @pytest.mark.slow
 def test_a_server_that_dies_in_a_call_is_no_verdict_and_the_call_is_not_repeated(tmp_path):
     calls = tmp_path / "calls"
