@@ -1082,6 +1082,10 @@ def test_what_a_refused_call_cost_is_counted(behind):
         program.chat(user("bad"), code=400)
         if behind:
             program.say(user("two"))
+        server.proxy.sessions["p1"].recording.price = lambda episode: str(spent_on([episode])["m"])
+        assert (
+            f"completion={paid['completion_tokens']}" in program.chat(user("x"), code=403)["error"]["message"]
+        )
         program.reward()
         (episode,) = server.take()
     spent = spent_on([episode])["m"]

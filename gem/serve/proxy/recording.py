@@ -103,7 +103,7 @@ class Recording:
     _unheard: Counter[bytes] = field(default_factory=Counter)
     _failed: dict[bytes, str] = field(default_factory=dict)
     _discarded: dict[str, Counter[str]] = field(default_factory=dict)
-    """Token counts of discarded answers, by model; the next turn takes them, or the last one at the end."""
+    """Token counts of answers discarded before the first turn, by model; that takes them."""
     _stepped: int = 0
     _unearned: float = 0.0
 
@@ -246,6 +246,8 @@ class Recording:
             total = self._discarded.setdefault(model, Counter())
             for name, count in counts.items():
                 total[DISCARDED + name.removeprefix(DISCARDED)] += count
+        if self.calls:  # at once: the price of the episode is looked at before each call
+            self._add_discarded(self.calls[-1].turn)
 
     def _add_discarded(self, turn: Turn) -> None:
         if self._discarded:
@@ -441,8 +443,6 @@ class Recording:
                 self.episode.ends[SEAT], stop=StopReason.ERROR, terminated=False, truncated=True
             )
             self.episode.error = self._failure("agent", "LostCall", self.missing)
-        elif self.calls:
-            self._add_discarded(self.calls[-1].turn)
         return self.episode
 
 
