@@ -7,6 +7,7 @@ for each of those. Both build an Ask from observations, and a Turn from a Reply,
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -16,7 +17,7 @@ from gem import seeding
 from gem.content import Message, Obs, ToolCall, ToolSpec, text_of, tools_in
 from gem.errors import BadArgument, ContractBroken
 from gem.history import CHAT, HistoryPolicy, extend_messages
-from gem.record import Ask, Reply, Turn
+from gem.record import Ask, Limits, Reply, Turn
 
 
 @dataclass(slots=True)
@@ -189,6 +190,16 @@ class Dialogue:
 def _count_tokens(answer: Reply | Turn) -> int:
     """Return the number of tokens of an answer; the server's count where it has no token ids."""
     return len(answer.token_ids) or (answer.usage or {}).get("completion_tokens", 0)
+
+
+def warn_uncounted(limits: Limits, reply: Reply, count: int) -> None:
+    """Warn that a limit on tokens ends no episode, where a model's answer has no count."""
+    if limits.tokens is not None and not count and (reply.text or reply.tool_calls or reply.reasoning):
+        warnings.warn(
+            f"the limit of {limits.tokens} tokens (--tokens-per-episode) ends no episode, as the server does "
+            "not count the tokens of its answers; limit the turns (--turns).",
+            stacklevel=2,
+        )
 
 
 def _column(values: Sequence[Any]) -> tuple[Any, ...]:

@@ -38,7 +38,7 @@ from typing import Any, TypeAlias
 from gem import seeding
 from gem.content import check_obs, tools_in
 from gem.core import check_flag, check_reward, copy_info
-from gem.dialogue import Dialogue
+from gem.dialogue import Dialogue, warn_uncounted
 from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied
 from gem.history import CHAT, LAST, HistoryPolicy
 from gem.record import (
@@ -330,9 +330,12 @@ class _Progress:
     def enter_replies(self, asks: Sequence[Ask], replies: Iterable[Reply]) -> None:
         """Enter the replies to this step's asks; raise OutOfTime or _LimitReached when one came too late."""
         each_s = (perf_counter() - self.requested) / len(asks)
-        full = False
+        full, run = False, self.record.run
         for ask, reply in zip(asks, replies, strict=True):
-            self.tokens += self.dialogues[ask.seat].answer(reply)
+            count = self.dialogues[ask.seat].answer(reply)
+            self.tokens += count
+            if run.seats.get(ask.seat, run).model is not None:
+                warn_uncounted(self.limits, reply, count)
             policy_s = each_s if reply.policy_s is None else reply.policy_s
             self.timing["policy_s"] += policy_s
             self.turns[ask.seat].timing["policy_s"] = policy_s

@@ -205,6 +205,14 @@ def test_tokens_that_the_server_counts_count_against_the_episodes_limit():
     assert [request["max_tokens"] for request in server.requests] == [6, 3]
 
 
+@pytest.mark.parametrize("usage", [{}, {"usage": {"prompt_tokens": 30, "completion_tokens": 0}}])
+def test_a_limit_on_tokens_that_the_server_does_not_count_is_reported(usage):
+    with StubServer(completion(r"\boxed{99}") | usage) as server, agent_of(server) as agent:
+        with pytest.warns(UserWarning, match="limit of 6 tokens .* ends no episode"):
+            (episode,) = rollout([Job(EASY, 0)], agent, limits=Limits(tokens=6))
+        assert episode.stop is not StopReason.TOKEN_LIMIT
+
+
 @pytest.mark.parametrize(
     "fault",
     [

@@ -453,6 +453,9 @@ def test_budgets_are_refused_in_a_form_that_clients_do_not_repeat(serve):
     few = Program(server := serve(limits=Limits(tokens=3)), "t")
     assert few.chat(user("x"))["choices"][0]["finish_reason"] == "stop"
     few.chat(user("y"), code=403)
+    uncounted = Program(serve(lambda ask: Reply("x"), limits=Limits(tokens=3)), "u")
+    with pytest.warns(UserWarning, match="limit of 3 tokens .* ends no episode"):
+        uncounted.chat(user("x"))
 
 
 def test_rewards_add_up_where_they_were_earned(serve):

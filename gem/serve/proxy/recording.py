@@ -21,6 +21,7 @@ from typing import Any
 
 from gem import seeding
 from gem.content import Image, Message, Text, join, size_of, written_tools
+from gem.dialogue import warn_uncounted
 from gem.record import (
     DISCARDED,
     SEAT,
@@ -219,7 +220,9 @@ class Recording:
             self._lengths[length] += 1
         self.calls.append(call)
         self.episode.turns.append(turn)
-        self.sampled += len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0)
+        count = len(turn.token_ids) or (turn.usage or {}).get("completion_tokens", 0)
+        self.sampled += count
+        warn_uncounted(self.episode.run.limits, reply, count)
         return call
 
     def note_heard(self, begun: Begun) -> None:
