@@ -22,8 +22,7 @@ from gem.evals.outcomes import (
 from gem.evals.results import EnvResult, bounds
 from gem.statistics import (
     Interval,
-    combined,
-    combined_rate,
+    combine,
     holm,
     paired_bootstrap,
     paired_difference,
@@ -418,8 +417,7 @@ def _overall(
         for name in ("pairs", "of", "a_held", "a_scored", "b_held", "b_scored")
     }
     of_success = metric == "success"
-    combine = combined_rate if of_success else combined
-    difference = combined([row.difference for row in known if row.difference is not None], None, of_known)
+    difference = combine([row.difference for row in known if row.difference is not None], None, of_known)
     overall = Paired(
         env=ALL,
         tasks=count_clusters([row.tasks for row in rows], groups),
@@ -427,7 +425,7 @@ def _overall(
         a=combine([row.a for row in known if row.a is not None], None, of_known),
         b=combine([row.b for row in known if row.b is not None], None, of_known),
         difference=difference,
-        bootstrap=combined([row.bootstrap for row in known if row.bootstrap is not None], None, of_known),
+        bootstrap=combine([row.bootstrap for row in known if row.bootstrap is not None], None, of_known),
         lost=sum(row.lost or 0 for row in known) if of_success else None,
         won=sum(row.won or 0 for row in known) if of_success else None,
         at_least=sum(row.at_least or 0.0 for row in rows) / len(rows) if of_success else None,

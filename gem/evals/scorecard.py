@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from gem.evals.latency import Latency
 from gem.evals.results import EnvResult, bounds
 from gem.evals.suite import Entry
 from gem.evals.usage import Prices, Usage, count_uncounted, together, tokens_of
-from gem.statistics import Interval, combined, combined_rate
+from gem.statistics import Interval, combine
 from gem.statistics.combining import count_clusters, group_shared
 
 
@@ -153,29 +153,14 @@ class Scorecard:
         return None if self.prices is None or count_uncounted(usage) else self.prices.cost(usage)
 
     def _mean(self, name: str, rows: Sequence[Scored]) -> Mean:
-        here = [(row.result, row.entry.weight) for row in rows if row.result is not None]
-        results = [result for result, _ in here]
-        groups = _group([row.entry for row in rows if row.result is not None])
+        here = [(row.result, row.entry) for row in rows if row.result is not None]
+        results, weights = [result for result, _ in here], [entry.weight for _, entry in here]
+        groups = _group([entry for _, entry in here])
 
-        def over(
-            figures: Sequence[Interval | None], combine: Callable[..., Interval] = combined
-        ) -> Interval | None:
-            known = [i for i, each in enumerate(figures) if each is not None]
-            return (
-                combine(
-                    [each for each in figures if each is not None],
-                    [here[i][1] for i in known],
-                    [groups[i] for i in known],
-                )
-                if known
-                else None
-            )
-
-        def over_all(
-            figures: Sequence[Interval | None], combine: Callable[..., Interval] = combined
-        ) -> Interval | None:
+        def over_all(figures: Sequence[Interval | None]) -> Interval | None:
             """Return None where one is unknown: the others alone would look cheap, or easy."""
-            return None if None in figures else over(figures, combine)
+            known = [each for each in figures if each is not None]
+            return combine(known, weights, groups) if known and len(known) == len(figures) else None
 
         own_figures: dict[str, list[Interval | None]] = {
             "success": [result.success for result in results],
@@ -191,21 +176,20 @@ class Scorecard:
         passes = {}
         for key in dict.fromkeys(key for result in results for key in result.passes):
             own = [None if key in short[each.env] else each.passes.get(key) for each in results]
-            if (mean := over_all(own, combined_rate)) is not None:
+            if (mean := over_all(own)) is not None:
                 passes[key] = mean
             else:
                 lacking = results[own.index(None)].env
                 gaps[key] = f"{lacking}: {short[lacking].get(key, 'it has none')}"
-        of_return = combined_rate if own_figures["return"] == own_figures["success"] else combined
-        turns = [(result.turns, weight) for result, weight in here if result.turns is not None]
+        turns = [(result.turns, entry.weight) for result, entry in here if result.turns is not None]
         return Mean(
             name,
             len(results),
             len(rows) - len(results),
             sum(result.episodes for result in results),
             sum(result.scored for result in results),
-            over_all(own_figures["success"], combined_rate),
-            over_all(own_figures["return"], of_return),
+            over_all(own_figures["success"]),
+            over_all(own_figures["return"]),
             sum(t * w for t, w in turns) / sum(w for _, w in turns)
             if turns and len(turns) == len(here)
             else None,

@@ -1,11 +1,12 @@
 """Statistics: intervals of means, rates and differences, statistical power, pass@k, and tests."""
 
 from gem.statistics.agreement import cohen_kappa
-from gem.statistics.combining import combined, combined_rate
+from gem.statistics.combining import combine, combined, combined_rate
 from gem.statistics.fisher import fisher_exact
 from gem.statistics.interquartile import interquartile_mean, stratified_interval
 from gem.statistics.intervals import (
     Interval,
+    Rate,
     clustered_rate,
     exact,
     mean_interval,
@@ -35,8 +36,10 @@ __all__ = [
     "ConfidenceSequence",
     "Interval",
     "Noise",
+    "Rate",
     "clustered_rate",
     "cohen_kappa",
+    "combine",
     "combined",
     "combined_rate",
     "exact",

@@ -6,7 +6,17 @@ import math
 from collections.abc import Hashable, Iterable, Sequence, Set
 
 from gem.errors import BadArgument
-from gem.statistics.intervals import Interval, members_of, wilson_bounds
+from gem.statistics.intervals import Interval, Rate, members_of, wilson_bounds
+
+
+def combine(
+    parts: Sequence[Interval],
+    weights: Sequence[float] | None = None,
+    groups: Sequence[Hashable] | None = None,
+) -> Interval:
+    """Return the weighted mean of estimates: of rates (`Rate`) combined_rate(), else combined()."""
+    method = combined_rate if all(isinstance(part, Rate) for part in parts) else combined
+    return method(parts, weights, groups)
 
 
 def combined(
@@ -55,7 +65,7 @@ def combined_rate(
     parts: Sequence[Interval],
     weights: Sequence[float] | None = None,
     groups: Sequence[Hashable] | None = None,
-) -> Interval:
+) -> Rate:
     """Return the weighted mean of rates, with an interval that is also valid near 0 and 1.
 
     Of an environment that wins everything, combined() takes 0 as the distance to the upper bound, so that
@@ -80,13 +90,13 @@ def combined_rate(
     errors = [share * _error_of(part) for share, part in zip(shares, parts, strict=True)]
     members = members_of(errors, groups)
     if len(members) == 1:  # errors that do not cancel
-        return whole
+        return Rate(*whole)
     variance = math.fsum(math.fsum(own) ** 2 for own in members)
     # With k = z^2 / n, this variance is k (m (1 - m) + k / 4) / (1 + k).
     rest = whole.mean * (1 - whole.mean) - variance
     k = 2 * (math.sqrt(rest**2 + variance) - rest)
     low, high = wilson_bounds(whole.mean, 1.0, math.sqrt(k))
-    return whole._replace(low=low, high=high)
+    return Rate(*whole._replace(low=low, high=high))
 
 
 def _error_of(part: Interval) -> float:

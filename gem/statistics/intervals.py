@@ -37,6 +37,12 @@ class Interval(NamedTuple):
         return "no bounds" if low == high == "none" else f"{low} to {high}"
 
 
+class Rate(Interval):
+    """The Interval of a rate of success, so that combine() takes means over rates for rates."""
+
+    __slots__ = ()
+
+
 def mean_interval(
     values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = 0.95
 ) -> Interval:
@@ -118,7 +124,7 @@ def return_interval(
 
 def rate_interval(
     values: Sequence[float], clusters: Sequence[Hashable] | None = None, level: float = 0.95
-) -> Interval:
+) -> Rate:
     """Return the rate of success, with an interval that is also valid near 0 and 1.
 
     If each value is its own cluster, it is the Wilson interval; else that of clustered_rate().
@@ -139,7 +145,7 @@ def rate_interval(
     return clustered_rate([int(sum(own)) for own in members], [len(own) for own in members], level)
 
 
-def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float = 0.95) -> Interval:
+def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float = 0.95) -> Rate:
     """Return the rate of success over clusters of trials, with a Wilson interval corrected for clusters.
 
     The trials of a cluster are correlated, so n of them are worth ``n / deff`` independent trials. The design
@@ -182,7 +188,7 @@ def clustered_rate(successes: Sequence[int], sizes: Sequence[int], level: float 
     )
     deviations = [won - size * rate for won, size in zip(successes, sizes, strict=True)]
     low, high = spread(rate, deviations, n, sum(size * size for size in sizes) / n, rare, level)
-    return Interval(rate, low, high, n, g)
+    return Rate(rate, low, high, n, g)
 
 
 def spread(
@@ -223,7 +229,7 @@ def design(
     return deff, df
 
 
-def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
+def wilson(successes: int, n: int, level: float = 0.95) -> Rate:
     """Return the rate of success and its Wilson score interval, for independent trials.
 
     Unlike an interval around the mean, it stays in [0, 1] and is not a single point if all or none succeed.
@@ -239,7 +245,7 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
         raise BadArgument(f"wilson got {successes} successes of {n}; accepted: 0 to n of at least 1.")
     rate = successes / n
     low, high = wilson_bounds(rate, n, normal_quantile(level))
-    return Interval(rate, low, high, n, n)
+    return Rate(rate, low, high, n, n)
 
 
 def wilson_bounds(rate: float, n: float, quantile: float) -> tuple[float, float]:
@@ -252,13 +258,14 @@ def wilson_bounds(rate: float, n: float, quantile: float) -> tuple[float, float]
 
 
 def exact(values: Sequence[float]) -> Interval:
-    """Return the mean over a whole population, with an interval that is just the mean.
+    """Return the mean over a whole population, with an interval that is just the mean; a Rate of 0 and 1.
 
     Raises:
         BadArgument: without values, or for values that are not finite.
     """
     mean = _mean(values)
-    return Interval(mean, mean, mean, len(values), len(values), exact=True)
+    kind = Rate if {*values} <= {0, 1} else Interval
+    return kind(mean, mean, mean, len(values), len(values), exact=True)
 
 
 def members_of(values: Sequence[float], clusters: Sequence[Hashable] | None) -> list[list[float]]:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from gem.errors import BadArgument, check_argument, check_least
-from gem.statistics.intervals import Interval, check_level, spread, wilson
+from gem.statistics.intervals import Rate, check_level, spread, wilson
 
 
-def pass_at_k(samples: Sequence[Sequence[bool]], k: int, level: float = 0.95) -> Interval:
+def pass_at_k(samples: Sequence[Sequence[bool]], k: int, level: float = 0.95) -> Rate:
     """Return the rate at which at least one of `k` samples of a task succeeds, and its interval.
 
     For n samples of a task, c of which succeed, ``1 - C(n - c, k) / C(n, k)`` is the unbiased estimate: the
@@ -37,7 +37,7 @@ def pass_at_k(samples: Sequence[Sequence[bool]], k: int, level: float = 0.95) ->
     return _mean([(1 - math.comb(n - c, k) / math.comb(n, k), n) for c, n in counts], k, level)
 
 
-def pass_hat_k(samples: Sequence[Sequence[bool]], k: int, level: float = 0.95) -> Interval:
+def pass_hat_k(samples: Sequence[Sequence[bool]], k: int, level: float = 0.95) -> Rate:
     """Return the rate at which all of `k` samples of a task succeed (pass^k), and its interval.
 
     For n samples of a task, c of which succeed, ``C(c, k) / C(n, k)`` is the unbiased estimate. Source: Yao
@@ -65,14 +65,14 @@ def _counts(samples: Sequence[Sequence[bool]], k: int, level: float) -> list[tup
     return [(sum(map(bool, own)), len(own)) for own in samples]
 
 
-def _mean(tasks: Sequence[tuple[float, int]], k: int, level: float) -> Interval:
+def _mean(tasks: Sequence[tuple[float, int]], k: int, level: float) -> Rate:
     """Return the mean over tasks of (estimate, number of samples), and its interval."""
     g, n = len(tasks), sum(size for _, size in tasks)
     own = [estimate for estimate, _ in tasks]
     rate = math.fsum(own) / g
     worth = g / math.fsum(k / size for _, size in tasks)  # of a task, in independent trials
     if all(size == k for _, size in tasks):  # each estimate is 0 or 1
-        return Interval(rate, *wilson(round(rate * g), g, level)[1:3], n, g)
+        return Rate(rate, *wilson(round(rate * g), g, level)[1:3], n, g)
     deviations = [worth * (estimate - rate) for estimate in own]
     rare = min(sum(estimate > 0 for estimate in own), sum(estimate < 1 for estimate in own))
-    return Interval(rate, *spread(rate, deviations, g * worth, worth, rare, level), n, g)
+    return Rate(rate, *spread(rate, deviations, g * worth, worth, rare, level), n, g)

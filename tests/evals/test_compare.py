@@ -15,6 +15,7 @@ from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verd
 from gem.rollout import EpisodeStore
 from gem.specs import TaskRef, WrapperRef
 from gem.statistics import (
+    combined_rate,
     mcnemar,
     paired_difference,
     score_difference,
@@ -590,6 +591,16 @@ def test_returns_that_are_rates_have_their_floor_and_their_interval(tasks):
     others = [replace(each, env="test:Y") for each in returns([float(i) for i in range(tasks)])]
     *_, mixed = floors(suites([[*won[0], *others]], "return"))
     assert (mixed.env, math.isfinite(mixed.paired)) == ("all", True)
+
+
+def test_over_environments_returns_that_are_rates_are_combined_as_rates():
+    a, b = (
+        [*returns(map(float, side)), *(replace(each, env="test:Y") for each in returns(map(float, side)))]
+        for side in ([1] * 11 + [0], [1] * 12)
+    )
+    found = compare(a, b, metric="return")
+    assert found.overall.a == combined_rate([row.a for row in found.rows])
+    assert found.overall.b == combined_rate([row.b for row in found.rows])
 
 
 def test_returns_that_are_all_1_have_no_bounds_but_where_they_are_the_success():

@@ -15,7 +15,7 @@ from gem.evals.scorecard import Scorecard, Scored
 from gem.evals.suite import Entry
 from gem.evals.usage import Price, Prices, Usage
 from gem.statistics import Interval, wilson
-from gem.statistics.combining import combined_rate
+from gem.statistics.combining import combined, combined_rate
 
 EASY, HARD, OTHER = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard", "game:Sudoku-v0-easy"
 
@@ -25,14 +25,13 @@ def result(env=EASY, won=8, n=10, lost=0, unplayed=0, **more):
         env=env,
         episodes=n + lost + unplayed,
         scored=n,
-        success=wilson(won, n),
         at_least=won / (n + lost),
         at_most=(won + lost) / (n + lost),
         turns=3.0,
         unplayed=unplayed,
         errors={"agent: NoVerdict": lost} if lost else {},
         first_error="<b>\x00broke|</b>" if lost else None,
-        **{"reward": Interval(won / n, 0.1, 0.9, n, n), **more},
+        **{"success": wilson(won, n), "reward": Interval(won / n, 0.1, 0.9, n, n), **more},
     )
 
 
@@ -152,6 +151,13 @@ def test_the_overall_figure_is_the_mean_over_environments_by_weight():
     heavy = Scorecard("me", rows=[Scored(Entry(EASY, weight=3), first), Scored(Entry(HARD), second)])
     assert heavy.overall.success.mean == pytest.approx(0.7)
     assert heavy.categories == []
+
+
+def test_returns_that_are_rates_have_the_overall_interval_of_rates():
+    rates = [result(reward=wilson(10, 10), success=None), result(HARD, reward=wilson(9, 10))]
+    assert card(*rates).overall.reward == combined_rate([each.reward for each in rates])
+    others = [result(), result(HARD)]
+    assert card(*others).overall.reward == combined([each.reward for each in others])
 
 
 def test_environments_that_share_tasks_are_one_sample_in_the_overall_figure():

@@ -5,7 +5,19 @@ from statistics import NormalDist
 import pytest
 
 from gem.errors import BadArgument
-from gem.statistics import Interval, combined, combined_rate, exact, rate_interval, wilson
+from gem.statistics import (
+    Interval,
+    Rate,
+    combine,
+    combined,
+    combined_rate,
+    exact,
+    mean_interval,
+    pass_at_k,
+    rate_interval,
+    return_interval,
+    wilson,
+)
 from gem.statistics.combining import group_shared
 
 
@@ -91,6 +103,21 @@ def test_estimates_of_the_same_tasks_give_the_interval_of_one():
     assert combined([one, open_ended, other], None, "aab")[1:3] == (-math.inf, math.inf)
     with pytest.raises(BadArgument):
         combined([one, other], None, ["a"])
+
+
+def test_what_is_made_of_rates_alone_is_combined_as_rates():
+    rates = [
+        wilson(20, 20),
+        rate_interval([1, 1, 0, 1], "aabb"),
+        return_interval([1.0, 0.0]),
+        pass_at_k([[True, False], [True, True]], 2),
+        exact([1.0, 0.0]),
+    ]
+    found = combine(rates, [1, 2, 3, 4, 5])
+    assert found == combined_rate(rates, [1, 2, 3, 4, 5])
+    assert isinstance(found, Rate)  # as is a mean over means
+    for other in (mean_interval([0.5, 1.0]), return_interval([1.0, 1.0]), exact([0.5])):
+        assert combine([*rates, other]) == combined([*rates, other])
 
 
 def test_sets_that_share_a_key_are_one_group():

@@ -18,7 +18,7 @@ from gem.evals import EnvResult, Instances, evaluate, find_instances
 from gem.evals.instances import SCAN
 from gem.record import Episode
 from gem.registry import Maker
-from gem.statistics import Interval, combined, combined_rate
+from gem.statistics import Interval, combine
 from gem.train.config import TrainConfig
 from gem.train.learn.policy import Policy, observing_agent, player_of
 from gem.train.report.run_folder import Evaluation, HeldOutKind
@@ -162,9 +162,7 @@ class HeldOut:
 def _mean(results: Sequence[EnvResult]) -> EnvResult:
     """Return the mean over environments; None for a figure that one of them does not have."""
 
-    def over(
-        figures: Sequence[Interval | None], combine: Callable[[list[Interval]], Interval] = combined
-    ) -> Interval | None:
+    def over(figures: Sequence[Interval | None]) -> Interval | None:
         known = [each for each in figures if each is not None]
         return combine(known) if len(known) == len(figures) else None
 
@@ -173,7 +171,7 @@ def _mean(results: Sequence[EnvResult]) -> EnvResult:
         env=", ".join(each.env for each in results),
         episodes=sum(each.episodes for each in results),
         scored=sum(each.scored for each in results),
-        success=over([each.success for each in results], combined_rate),
+        success=over([each.success for each in results]),
         at_least=None,
         reward=over([each.reward for each in results]),
         turns=fmean(turns) if len(turns) == len(results) else None,
