@@ -108,7 +108,7 @@ def test_little_coverage_withholds_the_headline(store, capsys):
     assert "85.0%" in out
     assert "17     17/20  20 : 17       -100.0 to -85.0" in out
     assert out.splitlines()[-1] == (
-        "no headline: coverage is 85.0%, 17 of 20 pairs (no verdict: 3 of B); 95% is asked for"
+        "no headline: coverage is 85.0%, 17 of 20 pairs (success not known: 3 of B); 95% is asked for"
     )
     assert said(capsys, "compare", a, b, "--min-coverage", "0.8")[0] == 0
 

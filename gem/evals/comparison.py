@@ -49,8 +49,8 @@ class Paired:
     """Two runs, A and B, compared on one environment, or over all of them.
 
     A pair is one sample of one task that both played. `of` is the number of samples in either run; in `pairs`
-    of them, from `tasks` tasks, both have a verdict. All figures are from these pairs. `a_held` and `b_held`
-    are the numbers of samples in each run, `a_scored` and `b_scored` those with a verdict.
+    of them, from `tasks` tasks, the success (or return) of both is known. All figures are from these pairs.
+    `a_held` and `b_held` are the numbers of samples in each run, `a_scored` and `b_scored` the known ones.
 
     `a`, `b` and `difference` (B - A) are means with their intervals, `bootstrap` is the difference with a
     bootstrap interval. Only A won `lost` pairs, only B won `won` pairs. `p` is the p-value of no difference,
@@ -350,7 +350,7 @@ def _find_smallest(difference: Interval, level: float, needed: float, most: floa
 def _add_headline(row: Paired, metric: Metric, min_coverage: float, alpha: float) -> Paired:
     """Return a row with its headline, or with the reason why there is none."""
     if row.coverage < min_coverage or row.difference is None:
-        return replace(row, withheld=_why(row, min_coverage))
+        return replace(row, withheld=_why(row, metric, min_coverage))
     significant = row.corrected is None or row.corrected < alpha
     better: Literal["A", "B"] | None = None
     if significant and row.difference.low > 0:
@@ -378,11 +378,11 @@ def _headline(row: Paired, better: str | None, significant: bool, metric: Metric
     return f"no difference shown; smallest that could be seen: {amount(row.smallest, metric)}"
 
 
-def _why(row: Paired, min_coverage: float) -> str:
+def _why(row: Paired, metric: Metric, min_coverage: float) -> str:
     """Return why a row has no headline."""
     both = row.a_held + row.b_held - row.of
     lacks = {
-        "no verdict": {"A": row.a_held - row.a_scored, "B": row.b_held - row.b_scored},
+        f"{metric} not known": {"A": row.a_held - row.a_scored, "B": row.b_held - row.b_scored},
         "in one run alone": {"A": row.a_held - both, "B": row.b_held - both},
     }
     reasons = []

@@ -102,8 +102,8 @@ def test_too_little_coverage_withholds_the_headline_and_says_why():
     (row,) = found.rows
     assert row.headline is row.better is None
     assert row.withheld == (
-        "no headline: coverage is 76.2%, 16 of 21 pairs (no verdict: 2 of B; in one run alone: 2 of A, 1 of "
-        "B); 95% is asked for"
+        "no headline: coverage is 76.2%, 16 of 21 pairs (success not known: 2 of B; "
+        "in one run alone: 2 of A, 1 of B); 95% is asked for"
     )
     assert found.overall.withheld == row.withheld
     assert compare(a, b, min_coverage=0.7).rows[0].better == "B"
@@ -228,7 +228,7 @@ def test_returns_that_have_no_mean_lower_the_coverage():
     row = compare(a, b, metric="return").rows[0]
     assert (row.pairs, row.difference.mean) == (2, -0.5)
     assert row.withheld == (
-        "no headline: coverage is 40.0%, 2 of 5 pairs (no verdict: 3 of A); 95% is asked for"
+        "no headline: coverage is 40.0%, 2 of 5 pairs (return not known: 3 of A); 95% is asked for"
     )
 
 

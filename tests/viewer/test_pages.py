@@ -1,5 +1,4 @@
 import json
-import math
 import os
 import re
 import threading
@@ -641,31 +640,18 @@ def test_episodes_that_were_cut_are_no_lost_ones_where_none_says_success(pages, 
 )
 @pytest.mark.parametrize("samples", [1, 2])
 def test_the_interval_of_the_return_is_that_of_the_evaluation(tmp_path, returns, samples):
-    groups = [str(at // samples) for at in range(len(returns))]
+    says = {1: StopReason.SOLVED}
     for silent in (False, True):
-        path = tmp_path / str(silent) / "episodes.jsonl"
-        stops = [
-            StopReason.ENDED if silent else StopReason.SOLVED if each == 1 else StopReason.FAILED
-            for each in returns
-        ]
-        episodes = [
-            episode(
-                answer("a", reward=reward),
-                stop=stop,
-                seed=int(group),
-                group=group,
-                sample=at % samples,
-                job=group,
-            )
-            for at, (reward, stop, group) in enumerate(zip(returns, stops, groups, strict=True))
-        ]
-        (source,) = open_sources([write(path, *episodes)])
-        found = source.figures().reward
-        assert found.mean == pytest.approx(sum(returns) / len(returns))
-        if silent and len({*returns}) == 1:  # what others may be is not known
-            assert found[1:3] == (-math.inf, math.inf)
-        else:
-            assert found == pytest.approx(return_interval(returns, groups))
+        episodes = []
+        for at, reward in enumerate(returns):
+            task = str(at // samples)
+            stop = StopReason.ENDED if silent else says.get(reward, StopReason.FAILED)
+            more = {"seed": int(task), "group": task, "job": task, "sample": at % samples}
+            episodes.append(episode(answer("a", reward=reward), stop=stop, **more))
+        (source,) = open_sources([write(tmp_path / str(silent) / "episodes.jsonl", *episodes)])
+        groups, successes = [each.group for each in episodes], [each.success for each in episodes]
+        expected = return_interval(returns, groups, successes=successes)
+        assert tuple(source.figures().reward) == pytest.approx(tuple(expected))
         source.close()
 
 
