@@ -222,14 +222,16 @@ def _carry_out(
     picture = ""
     if history:
         draw(history, figures, config, folder.curve, evaluations)
-        picture = f"Picture: {folder.curve}  "
+        picture = f"Picture: {config.out / folder.curve.name}  "
     console.print(
-        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. {picture}Figures: {folder.summary}",
+        f"{summary['cpu_s']:.0f} CPU seconds, {summary['wall_s']:.0f} s. {picture}"
+        f"Figures: {config.out / folder.summary.name}",
         highlight=False,
     )
     if report is not None:
         try:
-            console.print(f"All of it on one page: {report(folder.path)}", highlight=False, soft_wrap=True)
+            page = config.out / report(folder.path).name
+            console.print(f"All of it on one page: {page}", highlight=False, soft_wrap=True)
         except (GemError, OSError) as error:  # the run is whole without it
             watcher.warned(f"the report was not written: {error} `gem-gym report {folder.path}` tries again.")
     return 0

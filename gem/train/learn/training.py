@@ -122,7 +122,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
         BadArgument: for a model, an environment or a wrapper that cannot be created. NoSolver: where a
             warm-up needs a solver or a random actor that no environment has.
     """
-    config = resolve_dtype(config)
+    config, folder = resolve_dtype(config), RunFolder(config.out)
     check_algorithm(config)
     if config.ray:
         ray_module()  # refused before training, which is long
@@ -158,7 +158,7 @@ def make_trainer(config: TrainConfig, watcher: Watcher | None = None) -> Trainer
     )
     learner = Learner(policy, settings, critic=critic)
     fixed = {name: fixed_opponent(name) for name in config.opponent}
-    return Trainer(config, RunFolder(config.out), learner, fixed, watcher=watcher or Watcher())
+    return Trainer(config, folder, learner, fixed, watcher=watcher or Watcher())
 
 
 def fixed_opponent(name: str) -> Agent:

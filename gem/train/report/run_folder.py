@@ -196,7 +196,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         """Set the paths; no file is created or changed yet."""
-        self.path = path
+        self.path = path = path.absolute()  # environments may change the working directory
         self.config = path / "config.json"
         self.machine = path / "machine.json"
         self.metrics = path / "metrics.jsonl"

@@ -1,6 +1,7 @@
 import json
 import math
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,15 @@ def test_a_finished_iteration_is_not_overwritten(folder):
     with pytest.raises(StoreError, match=r"holds a run already; go on with it \(--resume\)"):
         folder.begin(TrainConfig())
     assert folder.read_config().gamma == 0.7
+
+
+def test_a_folder_stays_where_it_was_when_the_working_directory_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder(Path("run"))
+    monkeypatch.chdir(tmp_path.parent)
+    folder.begin(TrainConfig())
+    folder.append(line(1))
+    assert folder.history() == RunFolder(tmp_path / "run").history() == [line(1)]
 
 
 def test_metrics_come_back(folder):
