@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_type_hints
 
 import tyro
 
@@ -49,12 +49,9 @@ def hints_of(kind: Any) -> dict[str, Any]:
 
 @functools.cache
 def bounds_of(kind: Any) -> dict[str, Bound]:
-    """Return the bounds of a class's fields that have some, by name; those of a Literal are its values."""
+    """Return the bounds of a class's fields that have some, by name."""
     bounds = {}
     for name, hint in hints_of(kind).items():
-        choices = get_args(hint)
-        if get_origin(hint) is Literal:
-            bounds[name] = Bound(", ".join(map(str, choices)), choices.__contains__)
         if own := [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Bound)]:
             bounds[name] = own[0]
     return bounds

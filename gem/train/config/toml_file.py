@@ -91,7 +91,7 @@ def setting(where: str, name: str, value: Any) -> Any:
     except BadArgument as error:
         raise BadArgument(f"{where}: {error}") from error
     except (ValueError, TypeError) as error:
-        raise BadArgument(f"{where} has {name} = {value!r}; accepted: {describe_type(hint)}.") from error
+        raise BadArgument(f"{where}: {name} is {value!r}; accepted: {describe_type(hint)}.") from error
     return convert_value(where, TrainConfig, name, value)
 
 

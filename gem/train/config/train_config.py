@@ -14,7 +14,7 @@ from gem.naming import fix_name, foreign_names, keep_value
 from gem.train.config.checks import check, check_defaults
 from gem.train.config.env_part import EnvPart, Stage, name_parts
 from gem.train.config.run_settings import RunSettings
-from gem.train.config.value_types import convert_value
+from gem.train.config.value_types import convert_value, types_of
 
 ELSEWHERE = ("out", "ray", "log", "callback")
 """Settings that may change when a run is resumed: its folder, where it samples, loggers and callbacks."""
@@ -64,8 +64,11 @@ class TrainConfig(RunSettings):
     """
 
     def __post_init__(self) -> None:
-        """Name objects, convert lists of tables to environments, fix what files hold, check the settings."""
+        """Name objects, convert values to their types, fix what files hold, check the settings."""
         self._name_objects()
+        for name in types_of(TrainConfig):
+            if name not in TABLES:
+                object.__setattr__(self, name, convert_value("", TrainConfig, name, getattr(self, name)))
         for name, kind in TABLES.items():
             given = getattr(self, name)
             if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
@@ -75,7 +78,7 @@ class TrainConfig(RunSettings):
             given = getattr(self, name)
             if isinstance(given, str):
                 object.__setattr__(self, name, fix_name(given, kind_of))
-            elif isinstance(given, tuple):
+            else:
                 object.__setattr__(self, name, tuple(fix_name(each, kind_of) for each in given))
         if (self.environments or self.curriculum) and self.env == self.title:
             object.__setattr__(self, "env", TrainConfig.env)  # as to_json() writes it
@@ -87,11 +90,12 @@ class TrainConfig(RunSettings):
             object.__setattr__(self, "algorithm", name_algorithm(self.algorithm))
         if callable(self.reward):
             object.__setattr__(self, "reward", keep_value(self.reward, "reward", name_of(self.reward)))
-        named = [
-            each if isinstance(each, str) else keep_value(each, "callback", name_of(each))
-            for each in self.callback
-        ]
-        object.__setattr__(self, "callback", tuple(named))
+        if isinstance(self.callback, list | tuple):
+            named = [
+                each if isinstance(each, str) else keep_value(each, "callback", name_of(each))
+                for each in self.callback
+            ]
+            object.__setattr__(self, "callback", named)
 
     @classmethod
     def fit(cls, **given: Any) -> TrainConfig:
@@ -106,7 +110,7 @@ class TrainConfig(RunSettings):
             BadArgument: for an algorithm that does not exist, or whose defaults are no settings; for a
                 `start_from` that holds no weights. StoreError, SchemaMismatch: where it cannot be read.
         """
-        if source := given.get("start_from"):
+        if source := convert_value("", cls, "start_from", given.get("start_from", "")):
             with needs_extra("training", "torch", "train"):
                 from gem.train.learn.start_weights import settings_of_source
 

@@ -119,7 +119,7 @@ ACCEPTED: dict[Any, str] = {
     bool: "true or false",
     str: "a text in quotes",
     Path: "the path of a file or folder, in quotes",
-    dict: "a table, as {max_number = 10}, or the same as JSON in quotes",
+    dict: "keywords with values; in TOML as {max_number = 10}, or as JSON in quotes",
     tuple: "a list of texts, as ['python']",
 }
 """What a setting accepts, by its type."""
@@ -132,39 +132,40 @@ def types_of(kind: Any) -> dict[str, Any]:
 
 
 def convert_value(where: str, kind: Any, name: str, value: Any) -> Any:
-    """Return a value of TOML or JSON as the type of the field `name` of a class; `where` is its source.
+    """Return a value as the type of the field `name` of a class: a list as a tuple, a text as a path.
+
+    `where` is the file that the value is from; empty where it is a program's.
 
     Raises:
         BadArgument: for a value of another type, or out of the field's bounds.
     """
     hint = types_of(kind)[name]
+    prefix = where and f"{where}: "
     try:
-        typed = msgspec.convert(value, hint, dec_hook=_path)
-        check_bound(kind, name, value)
+        plain = value.item() if hasattr(value, "item") else value  # a number of numpy
+        typed = msgspec.convert(plain, hint, dec_hook=_path)
+        check_bound(kind, name, plain)
     except BadArgument as error:
-        raise BadArgument(f"{where}: {error}") from error
+        raise BadArgument(f"{prefix}{error}") from error
     except (msgspec.ValidationError, ValueError, TypeError) as error:
-        optional = f', or "{NONE}"' if type(None) in get_args(hint) else ""
-        raise BadArgument(
-            f"{where} has {name} = {value!r:.80}; accepted: {describe_type(hint) or error}{optional}."
-        ) from error
+        accepted = describe_type(hint)
+        if type(None) in get_args(hint):
+            accepted += f', or "{NONE}"' if where else ", or None"
+        raise BadArgument(f"{prefix}{name} is {value!r:.80}; accepted: {accepted}.") from error
     return typed
 
 
 def _path(kind: type, value: Any) -> Any:
     """Return a path, which msgspec does not know."""
-    if kind is Path and isinstance(value, str) and value:
+    if kind is Path and isinstance(value, str | Path) and value != "":
         return Path(value)
     raise TypeError
 
 
 def describe_type(hint: Any) -> str:
-    """Return what a type accepts, in words; empty where its own error says it better."""
+    """Return what a type accepts, in words."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(kind for kind in get_args(hint) if kind is not type(None))
     if get_origin(hint) is Literal:
-        return ", ".join(json.dumps(choice) for choice in get_args(hint))
-    inner = get_args(hint)[:1]
-    if inner and get_origin(inner[0]) is Literal:
-        return f"a list of {describe_type(inner[0])}"
-    return ACCEPTED.get(get_origin(hint) or hint, "")
+        return ", ".join(map(str, get_args(hint)))
+    return ACCEPTED[get_origin(hint) or hint]
