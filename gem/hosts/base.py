@@ -19,7 +19,7 @@ from gem import plugins
 from gem.closing import Closing
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied, check_seconds
-from gem.hosts.loops import OutsideLoop
+from gem.hosts.foreign import ForeignCode
 from gem.hosts.verbs import VERBS, failure_of, wrap_exception
 from gem.record import Failure
 from gem.registry import load
@@ -82,7 +82,7 @@ class Slot:
         env, self.env = self.env, None
         if env is not None:
             try:
-                with OutsideLoop():
+                with ForeignCode():
                     env.close()
             except KeyboardInterrupt:
                 raise
@@ -94,7 +94,7 @@ def carry_out(slot: Slot, command: Command) -> Outcome:
     """Run one call in the process of its environment."""
     index, verb, args, kwargs = command
     try:
-        with OutsideLoop():
+        with ForeignCode():
             return Outcome(index, VERBS[verb](slot.env or slot.make(), *args, **kwargs))
     except Exception as error:
         return Outcome(index, None, error)

@@ -20,7 +20,7 @@ from gem.hosts.base import (
     carry_out,
     overdue,
 )
-from gem.hosts.loops import OutsideLoop
+from gem.hosts.foreign import ForeignCode
 from gem.hosts.verbs import VERBS, wrap_exception
 from gem.waiting import name_wait
 
@@ -91,12 +91,15 @@ class Serial(Host):
             return super().map(indices, verb, *columns)
         values: list[Any] = []
         errors: dict[int, Exception] = {}
+        forks = ForeignCode.forks
         calls = map(VERBS[verb], envs, *columns)  # continues after a call that raised
         while True:
             try:
-                with OutsideLoop():
+                with ForeignCode():
                     for value in calls:
                         values.append(value)
+                        if forks != ForeignCode.forks:
+                            break  # this is a fork that returned from its call: it ends here
                 if len(values) == len(indices):
                     return values, errors
                 errors[len(values)] = StopIteration()  # a call raised it: for the loop it is an end

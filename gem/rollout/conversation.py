@@ -18,7 +18,7 @@ from gem.closing import Closing
 from gem.core import Env
 from gem.errors import BadArgument, EnvClosed, OutOfTime
 from gem.history import HistoryPolicy
-from gem.hosts.loops import OutsideLoop
+from gem.hosts.foreign import ForeignCode
 from gem.hosts.verbs import wrap_exception
 from gem.record import Ask, Call, Episode, Limits, Reply, RunInfo
 from gem.registry import make, task_of
@@ -33,7 +33,7 @@ def carry_out(call: Call) -> Any:
         NoVerdict: when the environment would end the program or the task, as with exit(). Or its own error.
     """
     try:
-        with OutsideLoop():
+        with ForeignCode():
             return getattr(call.env, call.verb)(*call.args, **call.kwargs)
     except (SystemExit, GeneratorExit, CancelledError) as error:  # all others say that somebody else ends it
         raise wrap_exception(error) from error

@@ -128,6 +128,12 @@ class Looping(Scripted):
         self.closed = True
 
 
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork while threads run
+        return os.fork()
+
+
 class Parental(Scripted):
     """Starts child processes, and says what they make of SIGINT."""
 
@@ -137,14 +143,28 @@ class Parental(Scripted):
         child = multiprocessing.get_context("spawn").Process(target=os.getpid)
         child.start()
         child.join()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of a fork while threads run
-            copy = os.fork()
-        if not copy:
+        fork = _fork()
+        if not fork:
             os._exit(0 if signal.getsignal(signal.SIGINT) is signal.default_int_handler else 1)
-        forked = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+        forked = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
         info = {"program": ran.stdout.strip(), "spawned": child.exitcode, "forked": forked}
         return Step("", 0.0, True, False, info)
+
+
+class Forking(Scripted):
+    """Forks at each step and when it closes; the fork does what the action says and leaves the call."""
+
+    def step(self, action: str) -> Step:
+        fork = _fork()
+        if not fork:
+            return super().step(action)
+        return Step("", 0.0, False, False, {"fork": os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])})
+
+    def close(self) -> None:
+        fork = _fork()
+        if not fork:
+            sys.exit()
+        os.waitpid(fork, 0)
 
 
 class Survived(Scripted):

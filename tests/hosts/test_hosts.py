@@ -568,6 +568,32 @@ def test_children_of_an_environment_are_those_of_any_program(kind: str) -> None:
     assert info == {"program": "True", "spawned": 0, "forked": 0}
 
 
+FORKS = """
+from host_envs import Forking
+from gem.hosts import make_host
+if __name__ == "__main__":
+    with make_host({kind!r}, [Forking] * 2) as host:
+        host.map([0, 1], "reset", [1, 2])
+        for action in ("exit", "raise", "interrupt", "return"):
+            steps, errors = host.map([0, 1], "step", [action] * 2)
+            print(action, *[step.info["fork"] for step in steps], errors, flush=True)
+    print("closed")
+"""
+
+
+@ANY
+@pytest.mark.system
+def test_a_fork_that_leaves_its_call_ends(kind: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKS.format(kind=kind)],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE_S * 10,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+    )
+    assert ran.stdout == "exit 3 3 {}\nraise 1 1 {}\ninterrupt 1 1 {}\nreturn 0 0 {}\nclosed\n"
+
+
 @pytest.mark.system
 def test_close_ends_every_worker_thread_and_pipe() -> None:
     with filled(Processes(workers=1), [Scripted]):
