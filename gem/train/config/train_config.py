@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from gem.errors import BadArgument, SchemaMismatch, did_you_mean, needs_extra
+from gem.errors import BadArgument, SchemaMismatch, did_you_mean
 from gem.estimators.algorithms import Algorithm, find_algorithm, name_algorithm
 from gem.naming import fix_name, foreign_names, keep_value
+from gem.plugins import load
 from gem.train.config.checks import check, check_defaults
 from gem.train.config.env_part import EnvPart, Stage, name_parts
 from gem.train.config.run_settings import RunSettings
@@ -30,6 +31,9 @@ LANGUAGE_MODEL: dict[str, Any] = {
     **{"threads": 0, "save_every": 10, "pass_tokens": 2048},
 }
 """Defaults for a pretrained model; those of the fields are for the tiny model."""
+
+SOURCE = "gem.train.learn.start_weights:settings_of_source"
+"""What reads the settings of the weights that a run starts from."""
 
 
 T = TypeVar("T")
@@ -111,10 +115,8 @@ class TrainConfig(RunSettings):
                 `start_from` that holds no weights. StoreError, SchemaMismatch: where it cannot be read.
         """
         if source := convert_value("", cls, "start_from", given.get("start_from", "")):
-            with needs_extra("training", "torch", "train"):
-                from gem.train.learn.start_weights import settings_of_source
-
-            given = {"warmup_steps": 0, **settings_of_source(source), **given}
+            read_source = load(SOURCE, "train", "training")  # by name: it imports this module
+            given = {"warmup_steps": 0, **read_source(source), **given}
         model = given.get("model", cls.model)
         algorithm = given.get("algorithm", cls.algorithm)
         if not isinstance(algorithm, Algorithm):
