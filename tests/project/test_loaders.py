@@ -125,7 +125,7 @@ LOADERS = {
     "gem/train/command.py": {"spec_named": ASKED},
     "gem/train/config/env_part.py": {"fix_name": ASKED},
     "gem/train/config/toml_file.py": {},
-    "gem/train/config/train_config.py": {"fix_name": ASKED},
+    "gem/train/config/train_config.py": {"load": OWN, "fix_name": ASKED},
     "gem/train/learn/checkpoint.py": {"torch.load": PLAIN},
     "gem/rollout/rewards.py": {"find_named": ASKED},
     "gem/train/report/callbacks.py": {"find_named": ASKED},
