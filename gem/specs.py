@@ -72,7 +72,8 @@ class EnvSpec:
     plays every seat. `needs`: the resources it needs on a cluster node. `chance`: the share of the full
     reward that an answer earns on average that does not depend on the observation, and why it does, as
     ``(0.5, "the answer is yes or no")``. `splits`: the values of its keyword ``split``, where its tasks are
-    divided; a run of training takes ``train`` alone.
+    divided; a run of training takes ``train`` alone. `source`: the id whose tasks of a seed these are too, as
+    where another one plays the other seats; empty: its own.
     """
 
     id: str
@@ -91,6 +92,7 @@ class EnvSpec:
     needs: Needs = field(default_factory=Needs)
     chance: Chance | None = None
     splits: tuple[str, ...] = ()
+    source: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a malformed id and an invalid claim."""

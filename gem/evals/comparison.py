@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -159,8 +159,9 @@ def compare(
     (`paired_difference`); where all tasks differ alike, p is that of equal signs. The samples of a task are
     one cluster. A bootstrap interval (`paired_bootstrap`) is reported too. On one environment an agent is
     better if p, corrected for the number of environments (Holm), is below ``1 - level`` and the interval is
-    on one side of 0. Over several environments, the interval of the mean must be on one side of 0. Those that
-    share tasks (prompts of the same rows, keywords or tools of the same id) count there as one sample.
+    on one side of 0. Over several environments, the interval of the mean must be on one side of 0. Those
+    whose pairs share tasks (prompts of the same rows, keywords or tools of the same id, seats of the same
+    game) count there as one sample.
 
     Samples without a verdict in either run, and samples in only one run, are left out of all figures; both
     lower the coverage.
@@ -180,13 +181,15 @@ def compare(
     b = share_names(a, b)
     named = dict.fromkeys(outcome.env for outcome in (*a, *b))
     envs = [{outcome.env for outcome in run} for run in (a, b)]
-    rows, warnings, changes = [], [], list[Change]()
+    rows, warnings, changes, paired = [], [], list[Change](), list[Outcome]()
     for env in named:
         if not all(env in each for each in envs):
             continue
-        samples = [{_key(o): o for o in run if o.env == env} for run in (a, b)]
-        rows.append(_row(env, samples[0], samples[1], metric, level, len(envs[0] & envs[1])))
-        changes += _changes(samples[0], samples[1], metric)
+        one, other = ({_key(o): o for o in run if o.env == env} for run in (a, b))
+        pairs = [*_pair(one, other, metric)]
+        rows.append(_row(env, one, other, pairs, metric, level, len(envs[0] & envs[1])))
+        changes += _changes(pairs)
+        paired += [of_a for of_a, *_ in pairs]
         warnings += [f"{env}: {each}" for each in _unfair(rows[-1])]
     if not {_key(one) for one in a} & {_key(other) for other in b}:
         raise BadArgument(_nothing_pairs(a, b))
@@ -201,7 +204,8 @@ def compare(
     rows = [row if row.p is None else replace(row, corrected=next(corrected)) for row in rows]
     rows = [_add_headline(row, metric, min_coverage, 1 - level) for row in rows]
     alone = tuple(env for env in named if not all(env in each for each in envs))
-    overall = _overall(rows, group_environments(a, [row.env for row in rows]), metric, min_coverage, level)
+    groups = group_environments(paired, [row.env for row in rows])
+    overall = _overall(rows, groups, metric, min_coverage, level)
     if alone and overall.withheld is None:
         lost = {name: [env for env in named if env not in own] for name, own in zip("AB", envs, strict=True)}
         why = "; ".join(f"{name} lacks {', '.join(those)}" for name, those in lost.items() if those)
@@ -219,25 +223,42 @@ def _key(outcome: Outcome) -> Key:
     return outcome.task, outcome.sample, outcome.repeat
 
 
+Pair = tuple[Outcome, Outcome, float, float]
+"""A sample of both runs, and its value in each."""
+
+
+def _pair(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> Iterator[Pair]:
+    """Yield the samples that have a value in both runs."""
+    for key, one in a.items():
+        if (other := b.get(key)) is not None:
+            first, second = one.value(metric), other.value(metric)
+            if first is not None and second is not None:
+                yield one, other, first, second
+
+
 def _row(
-    env: str, a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric, level: float, tests: int
+    env: str,
+    a: dict[Key, Outcome],
+    b: dict[Key, Outcome],
+    pairs: Sequence[Pair],
+    metric: Metric,
+    level: float,
+    tests: int,
 ) -> Paired:
     """Return the figures of an environment, without a headline, which depends on all environments.
 
     `tests`: the number of environments, for which p is corrected.
     """
     keys = dict.fromkeys((*a, *b))
-    pairs: list[tuple[str, float, float]] = []
     low = high = 0.0
     for key in keys:
         one, other = (run[key].value(metric) if key in run else None for run in (a, b))
-        if one is not None and other is not None:
-            pairs.append((a[key].cluster, one, other))
         low += (0.0 if other is None else other) - (1.0 if one is None else one)
         high += (1.0 if other is None else other) - (0.0 if one is None else one)
+    tasks = [of_a.cluster for of_a, *_ in pairs]
     row = Paired(
         env=env,
-        tasks=len({task for task, _, _ in pairs}),
+        tasks=len({*tasks}),
         pairs=len(pairs),
         of=len(keys),
         a_held=len(a),
@@ -249,7 +270,7 @@ def _row(
     )
     if not pairs:
         return row
-    tasks, first, second = map(list, zip(*pairs, strict=True))
+    first, second = [value for *_, value, _ in pairs], [value for *_, value in pairs]
     # Most returns are rates, of which by Student's t a few equal ones would be certain.
     rates = have_rates((*a.values(), *b.values()), metric)
     compare_pairs = _compare_rates if rates else _compare_values
@@ -324,12 +345,9 @@ def _is_too_few(tasks: int, level: float) -> bool:
     return 2.0 ** (1 - tasks) >= 1 - level
 
 
-def _changes(a: dict[Key, Outcome], b: dict[Key, Outcome], metric: Metric) -> Iterator[Change]:
-    for key, one in a.items():
-        if (other := b.get(key)) is None:
-            continue
-        first, second = one.value(metric), other.value(metric)
-        if first is not None and second is not None and not math.isclose(first, second):
+def _changes(pairs: Iterable[Pair]) -> Iterator[Change]:
+    for one, other, first, second in pairs:
+        if not math.isclose(first, second):
             yield Change(one.env, one.seed, one.sample, first, second, one.episode, other.episode)
 
 

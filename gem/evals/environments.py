@@ -65,11 +65,12 @@ def name_environments(store: EpisodeStore, known: dict[str, TaskRef] | None = No
 def name_tasks(spec: str, kwargs: Mapping[str, Any]) -> str:
     """Return a name that environments share if their tasks of one seed are the same ones, or variants.
 
-    It is the id: other keywords, tools and wrappers do not make another task of a seed. Of data it is the
-    data itself, whatever the prompt and the grader.
+    It is the id, or the one that the spec names as its `source`: other keywords, tools and wrappers do not
+    make another task of a seed. Of data it is the data itself, whatever the prompt and the grader.
     """
     if not spec.startswith("data:"):
-        return spec
+        known = registry.ENV_REGISTRY.get(spec)
+        return spec if known is None else known.source or spec
     return f"{kwargs.get('data')!r} {kwargs.get('split')!r}"
 
 

@@ -606,7 +606,8 @@ class _SuiteRun:
             notes.append(f"no normalised return: {takes}")
         notes += [f"{part} is missing {why}" for part, why in result.gaps.items()]
         result = replace(result, env=tasks.label, reward=None if result.constant_return else result.reward)
-        return Scored(entry, result, note="; ".join(notes), normalised=_normalise(result, [*scale.values()]))
+        normalised = _normalise(result, [*scale.values()])
+        return Scored(entry, result, note="; ".join(notes), normalised=normalised, seeds=tasks.seeds)
 
     def _evaluate(self, tasks: _Tasks, name: str, stop: Stopping | None) -> EnvResult:
         """Play an environment with an agent, here or on the Ray cluster."""

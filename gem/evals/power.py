@@ -110,7 +110,7 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
         BadArgument: when no environment has two tasks with a verdict.
     """
     runs = [runs[0], *(share_names(runs[0], run) for run in runs[1:])]
-    suites = []
+    suites, played = [], list[Outcome]()
     for env in dict.fromkeys(outcome.env for run in runs for outcome in run):
         by_run = [
             {(o.task, o.sample, o.repeat): o.value(metric) for o in run if o.env == env} for run in runs
@@ -120,10 +120,11 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
             for key in dict.fromkeys(key for run in by_run for key in run)
         }
         whole = {key: values for key, values in by_sample.items() if len(values) == len(runs)}
-        clusters = {(o.task, o.sample, o.repeat): o.cluster for o in runs[0] if o.env == env}
-        tasks = [clusters[key] for key in whole]
+        outcomes = {(o.task, o.sample, o.repeat): o for o in runs[0] if o.env == env}
+        tasks = [outcomes[key].cluster for key in whole]
         if len({*tasks}) < 2:
             continue
+        played += [outcomes[key] for key in whole]
         sides = [[values[i] for values in whole.values()] for i in range(len(runs))]
         differences = subtract_pairs(sides[0], sides[-1])
         own = tuple(noise(side, tasks) for side in sides)
@@ -146,7 +147,7 @@ def suites(runs: Sequence[Sequence[Outcome]], metric: Metric = "success") -> lis
                 of_rates=of_rates,
             )
         )
-    groups = group_environments(runs[0], [suite.env for suite in suites])
+    groups = group_environments(played, [suite.env for suite in suites])
     suites = [replace(suite, group=group) for suite, group in zip(suites, groups, strict=True)]
     if not suites:
         both = " that both runs played" if len(runs) > 1 else ""

@@ -21,7 +21,7 @@ class Scored:
     """An environment of the suite: its figures, or in `missing` the reason why it could not be made.
 
     `note`: a remark on the figures. `normalised`: the return on a scale where random play is 0 and the solver
-    is 1; None if these were not played, or are not shown to differ.
+    is 1; None if these were not played, or are not shown to differ. `seeds`: those of its tasks.
     """
 
     entry: Entry
@@ -29,6 +29,7 @@ class Scored:
     missing: str = ""
     note: str = ""
     normalised: Interval | None = None
+    seeds: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class Scorecard:
     def _mean(self, name: str, rows: Sequence[Scored]) -> Mean:
         here = [(row.result, row.entry) for row in rows if row.result is not None]
         results, weights = [result for result, _ in here], [entry.weight for _, entry in here]
-        groups = _group([entry for _, entry in here])
+        groups = _group([row for row in rows if row.result is not None])
 
         def over_all(figures: Sequence[Interval | None]) -> Interval | None:
             """Return None where one is unknown: the others alone would look cheap, or easy."""
@@ -247,13 +248,7 @@ class Scorecard:
         }
 
 
-def _group(entries: Sequence[Entry]) -> list[int]:
-    """Return a number for each environment, equal for those that share tasks; a suite has one seed."""
-    names = [name_tasks(entry.env, entry.kwargs) for entry in entries]
-    drawn = {name for entry, name in zip(entries, names, strict=True) if not entry.only}
-    return group_shared(
-        [
-            {(name, seed) for seed in (() if name in drawn else entry.only)} or {(name, None)}
-            for entry, name in zip(entries, names, strict=True)
-        ]
-    )
+def _group(rows: Sequence[Scored]) -> list[int]:
+    """Return a number for each environment, equal for those that share tasks."""
+    names = [name_tasks(row.entry.env, row.entry.kwargs) for row in rows]
+    return group_shared([{(name, seed) for seed in row.seeds} for name, row in zip(names, rows, strict=True)])

@@ -189,12 +189,36 @@ def test_environments_share_tasks_by_their_id_and_seed_or_their_rows(tmp_path):
         TaskRef("data:text", {**rows, "prompt": "a"}, seed=1),
         TaskRef("data:math", {**rows, "prompt": "b", "digest": "1" * 16}, seed=1),
         TaskRef("data:text", {**rows, "split": "test"}, seed=1),
+        TaskRef("agentdojo:banking", seed=1),
+        TaskRef("agentdojo:banking-attacked", seed=1),
+        TaskRef("tau2:retail", seed=1),
+        TaskRef("tau2:retail-scripted", seed=1),
+        TaskRef("bfcl:multi_turn_base", seed=1),
+        TaskRef("bfcl:multi_turn_miss_param", seed=1),
+        TaskRef("multi:ConnectFour-v0", seed=1),
+        TaskRef("multi:ConnectFour-v0-vs-random", seed=1),
     ]
     episodes = [episode(i, task=task) for i, task in enumerate(made)]
     outcomes = stored(tmp_path / "episodes.jsonl", *episodes).outcomes
     assert len({each.env for each in outcomes}) == len(made)
     envs = [each.env for each in outcomes]
-    assert group_environments(outcomes, envs) == [0, 0, 2, 3, 4, 4, 6]
+    assert group_environments(outcomes, envs) == [0, 0, 2, 3, 4, 4, 6, 7, 7, 9, 9, 11, 11, 13, 13]
+
+
+def test_environments_share_tasks_where_their_pairs_do():
+    a, b = (
+        [
+            replace(each, source=each.task.removeprefix(each.env))
+            for env, first in places.items()
+            for each in lots(10, 20, env=env, first=first)
+        ]
+        for places in ({"test:X": 0, "test:Y": 10}, {"test:X": 0, "test:Y": 20})
+    )
+    there, back = (compare(*runs, min_coverage=0).overall for runs in ((a, b), (b, a)))
+    assert (there.tasks, there.difference.clusters) == (30, 30)  # Y pairs in what X does not have
+    assert (back.tasks, back.difference.clusters) == (30, 30)
+    assert back.difference.high == pytest.approx(-there.difference.low)
+    assert floors(suites([a, b]))[-1].tasks == floors(suites([b, a]))[-1].tasks == 30
 
 
 def test_what_one_run_alone_holds_is_named_and_withholds_the_mean():

@@ -162,15 +162,19 @@ def test_returns_that_are_rates_have_the_overall_interval_of_rates():
 
 def test_environments_that_share_tasks_are_one_sample_in_the_overall_figure():
     one = result()
-    two = replace(one, env=HARD)
-    variants = [Scored(Entry(EASY), one), Scored(Entry(EASY, wrappers=("concat",)), one)]
-    assert card(*variants).overall.success[1:3] == pytest.approx(one.success[1:3])
-    ids = card(Scored(Entry(EASY), one), Scored(Entry(HARD), two)).overall.success
+
+    def overall(*rows):
+        return card(*(Scored(entry, one, seeds=seeds) for entry, seeds in rows)).overall.success
+
+    drawn, later = range(10), range(10, 20)
+    variants = overall((Entry(EASY), drawn), (Entry(EASY, wrappers=("concat",)), drawn))
+    assert variants[1:3] == pytest.approx(one.success[1:3])
+    ids = overall((Entry(EASY), drawn), (Entry(HARD), drawn))
     assert ids.high - ids.low < one.success.high - one.success.low
-    listed = [Scored(Entry(EASY, only=(seed,)), one) for seed in (1, 2)]
-    assert card(*listed).overall.success == ids
-    drawn = card(*listed, Scored(Entry(EASY), one)).overall.success
-    assert drawn[1:3] == pytest.approx(one.success[1:3])
+    assert overall((Entry(EASY), drawn), (Entry(EASY), later)) == ids
+    assert overall((Entry(EASY), drawn), (Entry(EASY), later), (Entry(EASY), range(5, 15)))[1:3] == (
+        pytest.approx(one.success[1:3])
+    )
 
 
 def test_what_is_not_here_is_left_out_and_counted_never_zero():
@@ -247,7 +251,7 @@ def test_pass_figures_over_too_few_tasks_are_withheld():
 
 def test_tasks_that_environments_share_are_no_lost_ones_in_the_overall_pass_figures():
     one = result(passes={"pass@1": wilson(3, 6)}, tasks=6)
-    prompts = [Scored(Entry(EASY), replace(one, env=name)) for name in "ab"]
+    prompts = [Scored(Entry(EASY), replace(one, env=name), seeds=range(6)) for name in "ab"]
     other = Scored(Entry(HARD), replace(one, env=HARD))
     for of, tasks in ((card(*prompts), 6), (card(*prompts, other), 12)):
         assert (of.overall.passes["pass@1"].clusters, of.overall.tasks) == (tasks, tasks)

@@ -1,6 +1,7 @@
 """Suites as a library call: what `play_suite` plays, stores, reports and refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from gem.agents.solver import SolverAgent
 from gem.errors import AgentUnavailable, BadArgument, MissingData, NoVerdict, StoreError, UnknownEnv
 from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, compare, evaluate, play_suite
 from gem.evals.outcomes import read_run
+from gem.evals.power import floors, suites
 from gem.evals.usage import tokens_of
 from gem.record import AgentInfo, Reply
 from gem.rollout import EpisodeStore
@@ -193,6 +195,36 @@ def test_an_evaluation_grows_in_its_folder_and_its_server_may_move(tmp_path):
     assert len(play_suite(wider, "openai:m@http://127.0.0.1:2/v1", options).results) == 2
     with pytest.raises(StoreError, match="evaluation of agent 'openai:m'"):
         play_suite(wider, "openai:other@http://127.0.0.1:2/v1", options)
+
+
+CONCAT, TURNS = ("concat",), {"max_turns": 5}
+POKER = "multi:KuhnPoker-v0-vs-"
+
+
+@pytest.mark.parametrize(
+    ("entries", "groups"),
+    [
+        (
+            [
+                Entry(EASY, only=(1, 2, 3)),
+                Entry(EASY, only=(4, 5, 6), wrappers=CONCAT),
+                Entry(EASY, episodes=3, kwargs=TURNS),
+            ],
+            3,
+        ),
+        ([Entry(EASY, only=(1, 2, 3)), Entry(EASY, only=(3, 4, 5), wrappers=CONCAT)], 1),
+        ([Entry(f"{POKER}random", episodes=3), Entry(f"{POKER}solver", episodes=3)], 1),
+    ],
+)
+def test_the_same_environments_share_tasks_in_eval_compare_and_power(entries, groups, tmp_path):
+    entries = [replace(entry, title=f"number {i}") for i, entry in enumerate(entries)]
+    played = play_suite(Suite("", tuple(entries)), "random", SuiteOptions(out=tmp_path))
+    (card,) = played.cards.values()
+    outcomes = read_run(tmp_path).outcomes
+    floor = floors(suites([outcomes]))[-1]
+    found = compare(outcomes, outcomes).overall
+    assert (floor.env, floor.tasks) == ("all", 3 * groups)
+    assert found.tasks == found.difference.clusters == card.overall.success.clusters == 3 * groups
 
 
 @pytest.mark.parametrize("changes", [{"episodes": 2}, {"only": (1, 2)}, {"seed": 5}, {"samples": 1}])

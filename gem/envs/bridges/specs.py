@@ -154,6 +154,7 @@ AGENTDOJO = Family(
     package="deepdiff",
     world="agentdojo",
     claims={"max_turns": 15, "splits": ("train", "test"), "solver": "oracle"},
+    exceptions={f"{suite}-attacked": {"source": f"agentdojo:{suite}"} for suite in AGENTDOJO_SUITES},
 )
 
 
@@ -177,7 +178,11 @@ TAU2 = Family(
     claims={"splits": ("train", "test"), "solver": "oracle", "max_turns": 100},
     exceptions={
         **{domain: {"seats": ("agent", "user")} for domain in TAU2_DOMAINS},
-        **{f"{domain}-scripted": {"max_turns": 99} for domain in TAU2_DOMAINS},  # the customer begins
+        **{
+            f"{domain}-scripted": {"max_turns": 99, "source": f"tau2:{domain}"}  # the customer begins
+            for domain in TAU2_DOMAINS
+        },
+        "telecom-solo": {"source": "tau2:telecom"},
     },
 )
 
@@ -213,8 +218,11 @@ BFCL = Family(
     world="bfcl",
     claims={"splits": ("train", "test"), "solver": "oracle"},
     exceptions={
-        name: {"entry_point": "gem.envs.bridges.bfcl_calls:BfclCallsEnv", "max_turns": 1}
-        for name in BFCL_CALLS
+        **{name: {"source": "bfcl:multi_turn_base"} for name in BFCL_NAMES},
+        **{
+            name: {"entry_point": "gem.envs.bridges.bfcl_calls:BfclCallsEnv", "max_turns": 1}
+            for name in BFCL_CALLS
+        },
     },
 )
 """The categories of the Berkeley Function-Calling Leaderboard v4."""

@@ -32,6 +32,7 @@ def _seat(
         {"game": f"multi:{game}", "seat": seat, **kwargs},
         max_turns=max_turns,
         chance=chance,
+        source=f"multi:{game}",
         **solver_claims(solver),
     )
 
