@@ -22,13 +22,15 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from io import BytesIO
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
-from gem.core import Env
+from gem.content import Image, Text
+from gem.core import Env, Start, Step
 from gem.errors import BadArgument, NoVerdict, WorkerDied, check_argument, text_of_error
 from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue, stand_in_for
 from gem.source_files import with_sources
@@ -202,8 +204,8 @@ class Processes(Host):
             self._replace(worker, WorkerDied(why))
             return
         try:
-            outcomes = [Outcome(i, value, unpack_error(error)) for i, value, error in pickle.loads(message)]
-        except Exception as error:  # it is unknown to which call the result belongs
+            outcomes = unpack_outcomes(message)
+        except Exception as error:  # the environment wrote into the pipe
             self._replace(worker, WorkerDied(f"the worker's message cannot be loaded: {error}"))
             return
         worker.in_flight.difference_update([outcome[0] for outcome in outcomes])
@@ -435,49 +437,106 @@ def _made_from(recipe: bytes) -> Env:
 
 
 def pack_outcomes(outcomes: list[Outcome]) -> bytes:
-    """Pickle outcomes; an outcome that cannot be pickled becomes an error."""
+    """Pickle outcomes; one that the caller cannot load leaves the others alone."""
     plain = [(index, value, error and _packed_error(error)) for index, value, error in outcomes]
+    file = BytesIO()
     try:
-        return pickle.dumps(plain)
+        _OwnPickler(file).dump(plain)
+        return file.getvalue()
     except Exception:
-        for place, (index, value, _) in enumerate(plain):
-            try:
-                pickle.dumps(value)
-            except Exception as error:
-                why = NoVerdict(f"the result of env {index} cannot be sent to the caller: {error}")
-                plain[place] = index, None, _packed_error(why)
-        return pickle.dumps(plain)
+        return pickle.dumps({index: _pack_outcome(index, *result) for index, *result in plain})
+
+
+class _OwnPickler(pickle.Pickler):
+    """Pickles what surely loads: no classes but those of gem's results."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """Refuse values of other classes."""
+        kind = type(value)
+        if kind in _OWN or (kind is type and value in _OWN):
+            return NotImplemented
+        raise pickle.PicklingError(kind)
+
+
+def _pack_outcome(index: int, value: Any, error: _PackedError | None) -> bytes:
+    has_info = isinstance(value, tuple) and len(value) > 0 and isinstance(value[-1], dict)
+    try:
+        data = pickle.dumps((value, error))
+        if has_info:
+            pickle.loads(data)
+        return data
+    except Exception as failure:
+        if has_info:
+            with suppress(Exception):
+                sent = (*value[:-1], _sendable(value[-1]))
+                return pickle.dumps((getattr(value, "_make", tuple)(sent), None))
+        return pickle.dumps((None, _packed_error(_unsent(index, failure))))
+
+
+def _sendable(value: Any) -> Any:
+    """Return a value of an info; what pickle cannot write and read becomes text, as in a store."""
+    try:
+        pickle.loads(pickle.dumps(value))
+        return value
+    except Exception:
+        if type(value) is dict:
+            return {key: _sendable(each) for key, each in value.items()}
+        from gem import codec  # here, because nearly no worker needs it
+
+        return codec.restored(codec.plain(value))
+
+
+def _unsent(index: int, error: Exception) -> NoVerdict:
+    return NoVerdict(
+        f"a result of env {index} cannot be sent by the process host ({text_of_error(error)}); accepted: "
+        "what pickle can write, and read in the caller's process. The serial and thread hosts take any value."
+    )
+
+
+def unpack_outcomes(message: bytes) -> list[Outcome]:
+    """Return the outcomes that `pack_outcomes` wrote; one that cannot be loaded is an error."""
+    outcomes = pickle.loads(message)
+    if isinstance(outcomes, dict):
+        return [_unpack_outcome(index, data) for index, data in outcomes.items()]
+    return [Outcome(index, value, error and _unpack_error(error)) for index, value, error in outcomes]
+
+
+def _unpack_outcome(index: int, data: bytes) -> Outcome:
+    try:
+        value, error = pickle.loads(data)
+    except Exception as failure:
+        return Outcome(index, None, _unsent(index, failure))
+    return Outcome(index, value, error and _unpack_error(error))
 
 
 class _PackedError(NamedTuple):
-    """An error on its way to the caller; `pickled` is None where the error cannot be pickled and loaded."""
+    """An error on its way to the caller; where `pickled` cannot be loaded, another one stands in for it."""
 
     name: str
     message: str
     where: str
     no_verdict: bool
-    pickled: bytes | None
+    pickled: bytes
+
+
+_OWN = frozenset((Start, Step, Text, Image, _PackedError))
 
 
 def _packed_error(error: Exception) -> _PackedError:
     where = "".join(traceback.format_exception(error))
-    try:
+    pickled = b""
+    with suppress(Exception):
         pickled = pickle.dumps(error)
-        pickle.loads(pickled)  # an exception with its own constructor often fails only here
-    except Exception:
-        pickled = None
     return _PackedError(
         type(error).__name__, text_of_error(error), where, isinstance(error, NoVerdict), pickled
     )
 
 
-def unpack_error(error: _PackedError | None) -> Exception | None:
-    """Return the error that `pack_outcomes` wrote."""
-    if error is None:
-        return None
-    if error.pickled is not None:
-        copy: Exception = pickle.loads(error.pickled)
-    else:
+def _unpack_error(error: _PackedError) -> Exception:
+    copy = None
+    with suppress(Exception):  # often of an exception with its own constructor
+        copy = pickle.loads(error.pickled)
+    if not isinstance(copy, Exception):
         copy = stand_in_for(error.name, error.no_verdict)(error.message)
     copy.add_note(f"In the worker:\n{error.where}")
     return copy

@@ -51,9 +51,9 @@ class Scripted(Env):
         if action == "meet" and self.gate is not None:
             self.gate.wait()
         if action == "lock":
-            return Step("lock", 0.0, False, False, {"lock": threading.Lock()})
+            return Step("lock", 0.0, False, False, {"it": threading.Lock(), "turns": (1, 2)})
         if action == "unloadable":
-            return Step("unloadable", 0.0, False, False, {"it": Unloadable()})
+            return Step("unloadable", 0.0, False, False, {"it": [Unloadable()], "turns": (1, 2)})
         obs = f"{action} {self.rng.randrange(10**6)}"
         return Step(obs, self.turn / 8, self.turn >= self.length, action == "cut", {"turn": self.turn})
 
@@ -188,6 +188,16 @@ class Unloadable:
 
     def __reduce__(self) -> tuple[object, ...]:
         return int, ("seven",)
+
+
+class Unsent(Scripted):
+    """Returns from two calls what does not reach another process."""
+
+    def sample_random_action(self) -> str:
+        return threading.Lock()  # type: ignore[return-value]
+
+    def solve(self) -> str:
+        return Unloadable()  # type: ignore[return-value]
 
 
 class Rendezvous(Scripted):

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
-from host_envs import Leaving, Looping, Odd, Parental, Rendezvous, Scripted, Survived, Unloadable
+from host_envs import Leaving, Looping, Odd, Parental, Rendezvous, Scripted, Survived, Unloadable, Unsent
 from waiting import until
 
 import gem
+from gem import codec
 from gem.agents import ScriptedAgent
 from gem.core import Env
-from gem.errors import BadArgument, EnvClosed, WorkerDied
+from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied
 from gem.hosts import processes, threads
 from gem.hosts.base import KINDS, Host, Outcome, auto_kind, make_host
 from gem.hosts.processes import Processes
@@ -512,25 +513,30 @@ def test_a_worker_whose_interpreter_fails_says_that_it_never_ran(monkeypatch: py
         assert "ended before it could run (exit code 1)" in str(host.ready()[0].error)
 
 
-def test_a_result_that_cannot_be_pickled_is_that_calls_error() -> None:
-    with filled(Processes(workers=1), [Scripted] * 2) as host:
-        host.submit_all([(i, "reset", (i,), {}) for i in range(2)])
-        collect(host, 2)
-        host.submit_all([(0, "step", ("lock",), {}), (1, "step", ("fine",), {})])
+@ANY
+@pytest.mark.parametrize(
+    ("action", "text"), [("lock", "<unlocked _thread.lock"), ("unloadable", "[<host_envs.Unloadable")]
+)
+def test_an_info_has_on_each_host_what_a_store_writes(kind: str, action: str, text: str) -> None:
+    with make_host(kind, [Scripted] * 3) as host:
+        host.map(range(3), "reset", range(3))
+        (step, fine), errors = host.map([0, 1], "step", [action, "fine"])
+        assert errors == {}
+        assert (step.obs, step.info["turns"], fine.obs.split()[0]) == (action, (1, 2), "fine")
+        assert str(codec.restored(codec.plain(step.info["it"]))).replace("'", "").startswith(text)
+        assert call(host, 2, "introduce") == (None, 2)  # its worker goes on
+
+
+@pytest.mark.parametrize("verb", ["sample_random_action", "solve"])
+def test_a_result_that_cannot_be_sent_is_that_calls_error(verb: str) -> None:
+    with filled(Processes(workers=1), [Unsent] * 2) as host:
+        host.map([0, 1], "reset", [0, 1])
+        host.submit_all([(0, verb, (), {}), (1, "step", ("fine",), {})])
         outcomes = collect(host, 2)
-        assert "cannot be sent to the caller" in str(outcomes[0].error)
         assert outcomes[1].value.obs.startswith("fine")
-
-
-def test_a_result_that_cannot_be_loaded_ends_its_worker_and_not_the_wait() -> None:
-    with filled(Processes(workers=1), [Scripted] * 2) as host:
-        host.submit_all([(i, "reset", (i,), {}) for i in range(2)])
-        collect(host, 2)
-        host.submit(0, "step", ("unloadable",))
-        (outcome,) = host.ready(timeout=DEADLINE_S)
-        assert isinstance(outcome.error, WorkerDied)
-        assert "cannot be loaded" in str(outcome.error)
-        assert call(host, 1, "reset", (5,)).obs == Scripted().reset(5).obs
+        assert isinstance(outcomes[0].error, NoVerdict)
+        assert re.search(r"by the process host \(.*\); accepted: what pickle can", str(outcomes[0].error))
+        assert call(host, 0, "introduce") == (None, 0)
 
 
 def test_an_argument_that_cannot_be_pickled_is_refused_before_anything_begins() -> None:
