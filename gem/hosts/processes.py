@@ -66,6 +66,8 @@ _REMOVE = ""
 _SPAWN = multiprocessing.get_context("spawn")
 _NEVER = float("inf")
 _LONGEST = 0x7FFFFFFF  # the most bytes of a message with a short header
+_LONG = 0xFFFFFFFF  # before the size of a longer one
+_PART = 1 << 16  # the most bytes that are received at once
 
 
 class Processes(Host):
@@ -185,11 +187,11 @@ class Processes(Host):
         return done
 
     def _read(self, worker: _Worker) -> None:
-        """Process a message of a worker, or its death."""
-        message = None
+        """Process what a worker has sent so far, or its death."""
+        messages = None
         with suppress(EOFError, OSError):
-            message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
-        if message is None:
+            messages = worker.receive()
+        if messages is None:
             worker.join(CLOSE_S)
             if worker.process.exitcode == UNGUARDED:
                 self._workers.remove(worker)
@@ -203,14 +205,15 @@ class Processes(Host):
                 )
             self._replace(worker, WorkerDied(why))
             return
-        try:
-            outcomes = unpack_outcomes(message)
-        except Exception as error:  # the environment wrote into the pipe
-            self._replace(worker, WorkerDied(f"the worker's message cannot be loaded: {error}"))
-            return
-        worker.in_flight.difference_update([outcome[0] for outcome in outcomes])
-        self._done += outcomes
-        worker.heard = perf_counter()
+        for message in messages:
+            try:
+                outcomes = unpack_outcomes(message)
+            except Exception as error:  # the environment wrote into the pipe
+                self._replace(worker, WorkerDied(f"the worker's message cannot be loaded: {error}"))
+                return
+            worker.in_flight.difference_update([outcome[0] for outcome in outcomes])
+            self._done += outcomes
+        worker.heard = perf_counter()  # a part of a message counts: the call itself is over
 
     def _replace(self, worker: _Worker, error: WorkerDied) -> None:
         worker.kill()
@@ -264,7 +267,7 @@ class _Worker:
                 del os.environ[SAFE_PATH]
             theirs.close()
         self.exit_end = _open_exit_end(self.process)
-        self._outbox = _Outbox(self.pipe)
+        self._channel = _Channel(self.pipe)
         self.in_flight: set[int] = set()
         self._started = perf_counter()
         # when its calls in flight started, or it last sent outcomes; its first message says that it runs
@@ -284,7 +287,11 @@ class _Worker:
             self.heard = perf_counter()
         self.in_flight.update(indices)
         with suppress(OSError):  # it is dead: these calls return WorkerDied
-            self._outbox.send(message)
+            self._channel.send(message)
+
+    def receive(self) -> list[memoryview]:
+        """Return the messages that are complete; see _Channel.receive."""
+        return self._channel.receive()
 
     def join(self, timeout: float) -> None:
         """Wait for the end of the process."""
@@ -297,27 +304,30 @@ class _Worker:
         if self.exit_end != self.process.sentinel:
             os.close(self.exit_end)
         self.process.close()
-        self._outbox.close()
+        self._channel.close()
         self.pipe.close()
 
 
-class _Outbox:
-    """Sends to a worker without waiting for it: what the pipe does not take at once, a thread sends.
+class _Channel:
+    """Sends to a worker and receives from it without waiting for it, in the form of a Connection.
 
-    A worker does not read while an environment computes without releasing the GIL, as a regular expression
-    does. The caller has to see when that call is overdue.
+    What the pipe does not take at once, a thread sends: a worker does not read while an environment computes
+    without releasing the GIL, as a regular expression does. What has come of a message is kept: a worker may
+    stop or die before the rest, and a program of its environment may keep its end of the pipe open. The
+    caller has to see either, and when a call is overdue.
     """
 
     def __init__(self, pipe: Connection[Any, Any]) -> None:
         self._socket = socket.socket(fileno=pipe.fileno())
         self._socket.setblocking(True)  # whatever socket.setdefaulttimeout says
+        self._come = bytearray()
         self._rest: SimpleQueue[memoryview | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def send(self, message: bytes) -> None:
-        """Send a message in the form that Connection.recv_bytes reads."""
+        """Send a message."""
         size = len(message)
-        header = struct.pack("!i", size) if size <= _LONGEST else struct.pack("!iQ", -1, size)
+        header = struct.pack("!I", size) if size <= _LONGEST else struct.pack("!IQ", _LONG, size)
         data = memoryview(header + message)
         if self._thread is None:
             with suppress(BlockingIOError):
@@ -327,6 +337,27 @@ class _Outbox:
             self._thread = threading.Thread(target=self._send_rest, name="gem-outbox", daemon=True)
             self._thread.start()
         self._rest.put(data)
+
+    def receive(self) -> list[memoryview]:
+        """Read what is there, and return the messages that it completes.
+
+        Raises:
+            EOFError: at the end. BlockingIOError: when nothing is there. OSError: as a read does.
+        """
+        part = self._socket.recv(_PART, socket.MSG_DONTWAIT)
+        if not part:
+            raise EOFError
+        self._come += part
+        messages = []
+        while len(self._come) >= 4:
+            size, start = int.from_bytes(self._come[:4], "big"), 4
+            if size == _LONG:
+                size, start = int.from_bytes(self._come[4:12], "big"), 12
+            if len(self._come) < start + size:
+                break
+            messages.append(memoryview(self._come)[start : start + size])
+            self._come = self._come[start + size :]
+        return messages
 
     def _send_rest(self) -> None:
         with suppress(OSError):  # the worker is dead, or this side is closed
@@ -493,7 +524,7 @@ def _unsent(index: int, error: Exception) -> NoVerdict:
     )
 
 
-def unpack_outcomes(message: bytes) -> list[Outcome]:
+def unpack_outcomes(message: bytes | memoryview) -> list[Outcome]:
     """Return the outcomes that `pack_outcomes` wrote; one that cannot be loaded is an error."""
     outcomes = pickle.loads(message)
     if isinstance(outcomes, dict):

@@ -168,7 +168,7 @@ class Forking(Scripted):
 
 
 class Survived(Scripted):
-    """Starts a program and dies, or computes without releasing the GIL."""
+    """Starts a program and dies, or sends much, or computes without releasing the GIL."""
 
     def __init__(self, pid_file: str) -> None:
         super().__init__()
@@ -180,6 +180,8 @@ class Survived(Scripted):
         program = [sys.executable, "-c", "import signal; signal.pause()"]
         child = subprocess.Popen(program, close_fds=False)  # keeps every pipe of this process open
         Path(self.pid_file).write_text(str(child.pid))
+        if action == "send":
+            return Step("x" * 10_000_000, 0.0, False, False, {})
         os._exit(3)
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -455,6 +456,30 @@ def test_a_death_is_noticed_while_a_program_of_the_environment_lives(tmp_path: P
         try:
             assert alive(int(pid_file.read_text()))
             assert "died (exit code 3)" in str(outcome.error)
+        finally:
+            os.kill(int(pid_file.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the pipes of a process say that it ended")
+@pytest.mark.parametrize(
+    ("sent", "call_s", "why"),
+    [
+        (signal.SIGKILL, DEADLINE_S, "died (exit code -9)"),
+        (signal.SIGSTOP, 0.1, "took longer than the 0.1 s"),
+    ],
+)
+def test_a_worker_that_falls_silent_inside_a_message_is_given_up(
+    tmp_path: Path, sent: signal.Signals, call_s: float, why: str
+) -> None:
+    pid_file = tmp_path / "pid"
+    with filled(Processes(call_s=DEADLINE_S), [partial(Survived, str(pid_file))]) as host:
+        call(host, 0, "reset", (1,))
+        host.call_s = call_s
+        host.submit(0, "step", ("send",))
+        assert wait([host._workers[0].pipe], DEADLINE_S)  # more than it holds at once
+        os.kill(host.pids[0], sent)
+        try:
+            assert why in str(host.ready()[0].error)
         finally:
             os.kill(int(pid_file.read_text()), signal.SIGKILL)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import threading
 from functools import partial
 from types import SimpleNamespace
@@ -273,7 +275,11 @@ def test_a_message_of_a_worker_ends_its_calls_and_says_when_it_was_heard(clock: 
     worker = object.__new__(processes._Worker)
     worker.in_flight, worker.heard = {0, 1, 2}, clock.now
     message = processes.pack_outcomes([Outcome(0, "a"), Outcome(2, None, KeyError("b"))])
-    worker.pipe = SimpleNamespace(poll=lambda: True, recv_bytes=lambda: message)  # type: ignore[assignment]
+    received = iter([[], [memoryview(message)]])
+    worker.receive = lambda: next(received)  # type: ignore[method-assign]
+    clock.advance(3.0)
+    host._read(worker)  # a part of it
+    assert (host._done, worker.deadline(5.0)) == ([], clock.now + 5.0)
     clock.advance(3.0)
     host._read(worker)
     assert [(each.index, each.value, type(each.error)) for each in host._done] == [
@@ -281,6 +287,38 @@ def test_a_message_of_a_worker_ends_its_calls_and_says_when_it_was_heard(clock: 
         (2, None, KeyError),
     ]
     assert (worker.in_flight, worker.deadline(5.0)) == ({1}, clock.now + 5.0)
+
+
+def test_a_worker_that_sends_anything_else_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, replaced = Processes(), []
+    monkeypatch.setattr(host, "_replace", lambda worker, error: replaced.append(str(error)))
+    host._read(SimpleNamespace(receive=lambda: [memoryview(b"printed")]))  # type: ignore[arg-type]
+    assert len(replaced) == 1
+    assert "message cannot be loaded" in replaced[0]
+
+
+def test_messages_come_in_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_LONGEST", 5)
+    messages = [b"", b"short", b"a longer one"]
+    near, far = multiprocessing.Pipe()
+    channel = processes._Channel(near)
+    with far, near:
+        for message in messages:
+            channel.send(message)
+        data = os.read(far.fileno(), 1000)
+        assert len(data) == 4 + 9 + 24
+        for cut in range(1, len(data)):
+            come: list[bytes] = []
+            for part in (data[:cut], data[cut:]):
+                os.write(far.fileno(), part)
+                come += map(bytes, channel.receive())
+            assert come == messages
+        with pytest.raises(BlockingIOError):
+            channel.receive()
+        far.close()
+        with pytest.raises(EOFError):
+            channel.receive()
+        channel.close()
 
 
 @pytest.mark.parametrize("end", [EOFError, OSError, None])
