@@ -10,6 +10,7 @@ that is called with ``call_s=`` and returns a host.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -88,6 +89,13 @@ class Slot:
                 raise
             except BaseException:  # exit() too, or a cancelled event loop of its own
                 return
+
+
+def await_closing(seconds: float, close: Callable[..., None], *args: Any) -> None:
+    """Call `close` in a thread, and leave it there if it takes longer than `seconds`."""
+    closing = threading.Thread(target=close, args=args, name="gem-close", daemon=True)
+    closing.start()
+    closing.join(seconds)
 
 
 def carry_out(slot: Slot, command: Command) -> Outcome:

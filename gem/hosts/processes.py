@@ -32,7 +32,17 @@ from typing import Any, NamedTuple
 from gem.content import Image, Text
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument, NoVerdict, WorkerDied, check_argument, text_of_error
-from gem.hosts.base import Command, Host, Outcome, Recipe, Slot, carry_out, overdue, stand_in_for
+from gem.hosts.base import (
+    Command,
+    Host,
+    Outcome,
+    Recipe,
+    Slot,
+    await_closing,
+    carry_out,
+    overdue,
+    stand_in_for,
+)
 from gem.source_files import with_sources
 
 FLUSH_S = 0.001
@@ -61,7 +71,7 @@ NO_FILE = (
 )
 
 _REMOVE = ""
-"""Sent in place of a verb to close and remove an environment."""
+"""Sent in place of a verb to close and remove an environment; its argument is `call_s`."""
 
 _SPAWN = multiprocessing.get_context("spawn")
 _NEVER = float("inf")
@@ -76,8 +86,9 @@ class Processes(Host):
     Each added environment starts a worker until there are `workers` of them; after that, a new environment
     goes to the worker with the fewest. Workers run until close(). A worker that dies, or whose call takes
     longer than `call_s`, is replaced at once. Its calls in flight return WorkerDied. Its other environments
-    lost their episodes too: their next call returns WorkerDied, unless it is a reset. Recipes must be
-    picklable: `gem.registry.Maker`, functools.partial, a class.
+    lost their episodes too: their next call returns WorkerDied, unless it is a reset. A close() that takes
+    longer than half of `call_s` is left in a thread of the worker. Recipes must be picklable:
+    `gem.registry.Maker`, functools.partial, a class.
     """
 
     def __init__(self, call_s: float | None = None, workers: int | None = None) -> None:
@@ -138,7 +149,7 @@ class Processes(Host):
         """Make the worker close an environment, if it was made, without waiting."""
         if index in self._made:
             self._made.discard(index)
-            worker.send(pickle.dumps([(index, _REMOVE, (), {}, None)]), ())
+            worker.send(pickle.dumps([(index, _REMOVE, (self.call_s,), {}, None)]), ())
 
     # -- calls
 
@@ -427,18 +438,26 @@ def _serve(pipe: Connection[Any, Any], safe_path: str | None) -> None:
             sent = perf_counter()
             for index, verb, args, kwargs, recipe in batch:
                 if verb == _REMOVE:
-                    slots.pop(index).close()
-                    continue
-                if recipe is not None:
-                    slots[index] = Slot(partial(_made_from, recipe))
-                done.append(carry_out(slots[index], (index, verb, args, kwargs)))
-                if perf_counter() - sent > FLUSH_S:
+                    _close(slots.pop(index), *args)
+                else:
+                    if recipe is not None:
+                        slots[index] = Slot(partial(_made_from, recipe))
+                    done.append(carry_out(slots[index], (index, verb, args, kwargs)))
+                if perf_counter() - sent > FLUSH_S:  # also nothing, which tells that a close() is over
                     pipe.send_bytes(pack_outcomes(done))
                     done, sent = [], perf_counter()
             if done:
                 pipe.send_bytes(pack_outcomes(done))
     for slot in slots.values():
         slot.close()
+
+
+def _close(slot: Slot, call_s: float | None) -> None:
+    """Close an environment; leave a close() that hangs, before the next call's time is over."""
+    if call_s is None:
+        slot.close()
+    else:
+        await_closing(call_s / 2, slot.close)
 
 
 def _listen(pipe: Connection[Any, Any], inbox: SimpleQueue[bytes | None]) -> None:

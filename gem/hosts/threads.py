@@ -18,7 +18,18 @@ from typing import Any, NamedTuple
 
 from gem.core import Env
 from gem.errors import NoVerdict, WorkerDied
-from gem.hosts.base import NO_KWARGS, Command, Host, Mapped, Outcome, Recipe, Slot, carry_out, overdue
+from gem.hosts.base import (
+    NO_KWARGS,
+    Command,
+    Host,
+    Mapped,
+    Outcome,
+    Recipe,
+    Slot,
+    await_closing,
+    carry_out,
+    overdue,
+)
 from gem.hosts.verbs import VERBS
 from gem.registry import Maker
 from gem.specs import EnvSpec
@@ -77,11 +88,7 @@ class Threads(Host):
             with name_wait(CLOSES):
                 _close_in_turn(slot, -1)
             return
-        closing = threading.Thread(
-            target=_close_in_turn, args=(slot, self.call_s), name="gem-close", daemon=True
-        )
-        closing.start()
-        closing.join(self.call_s)
+        await_closing(self.call_s, _close_in_turn, slot, self.call_s)
 
     def env(self, index: int) -> Env:
         """Return the environment at `index`; see Host.env. Do not use it while a call of it runs."""
@@ -146,9 +153,7 @@ class Threads(Host):
             threads = tuple(self._threads)  # none is added any more
         for thread in threads:
             thread.join(max(0.0, until - perf_counter()))
-        closing = threading.Thread(target=self._close_slots, name="gem-close", daemon=True)
-        closing.start()
-        closing.join(CLOSE_S)
+        await_closing(CLOSE_S, self._close_slots)
 
     def _close_slots(self) -> None:
         for slot in self._slots.values():

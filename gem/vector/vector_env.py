@@ -97,10 +97,11 @@ class VectorEnv(Closing):
     that ends an episode returns the next one's first observation; the old episode's last observation and info
     are in ``info["final_obs"]`` and ``info["final_info"]``.
 
-    An exception in an environment, or the death of its worker, ends only its own episode: reward NaN,
-    truncated, ``info["final_info"]["error"]`` = {boundary, type, message}. A new environment from the same
-    recipe replaces it. An episode that breaks in its reset has ``info["error"]`` and an empty observation,
-    and is reported in that way at its next step.
+    An exception in an environment ends only its own episode: reward NaN, truncated,
+    ``info["final_info"]["error"]`` = {boundary, type, message}. A new environment from the same recipe
+    replaces it. The death of a worker process ends so the episodes of all its environments. An episode that
+    breaks in its reset has ``info["error"]`` and an empty observation, and is reported in that way at its
+    next step.
     """
 
     def __init__(

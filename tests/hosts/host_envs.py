@@ -225,3 +225,10 @@ class Leaving(Scripted):
 
     def close(self) -> None:
         Path(self.path).touch()
+
+
+class StalledClosing(Scripted):
+    """Never has done with closing."""
+
+    def close(self) -> None:
+        threading.Event().wait()

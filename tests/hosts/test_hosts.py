@@ -18,7 +18,18 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
-from host_envs import Leaving, Looping, Odd, Parental, Rendezvous, Scripted, Survived, Unloadable, Unsent
+from host_envs import (
+    Leaving,
+    Looping,
+    Odd,
+    Parental,
+    Rendezvous,
+    Scripted,
+    StalledClosing,
+    Survived,
+    Unloadable,
+    Unsent,
+)
 from waiting import until
 
 import gem
@@ -309,19 +320,26 @@ def test_the_serial_host_reports_a_slow_call_when_it_returns() -> None:
         assert isinstance(host.ready()[0].error, WorkerDied)
 
 
-class StalledClosing(Scripted):
-    def close(self) -> None:
-        threading.Event().wait()
-
-
-def test_an_environment_that_hangs_as_it_closes_is_left_after_the_time_of_a_call() -> None:
-    with filled(Threads(call_s=DEADLINE_S), [StalledClosing, Scripted]) as host:
+@pytest.mark.parametrize("made", [Threads, partial(Processes, workers=1)])
+def test_an_environment_that_hangs_as_it_closes_is_left_after_the_time_of_a_call(
+    made: Callable[..., Host],
+) -> None:
+    with filled(made(call_s=DEADLINE_S), [StalledClosing, Scripted]) as host:
         for index in (0, 1):
             call(host, index, "reset", (1,))
         host.call_s = 0.02
         host.renew(0, Scripted)
         host.call_s = DEADLINE_S
+        assert call(host, 1, "step", ("x",)).obs.startswith("x")
         assert call(host, 0, "reset", (2,)).obs == Scripted().reset(2).obs
+
+
+def test_a_worker_says_that_it_goes_on_after_a_slow_close() -> None:
+    with filled(Processes(call_s=DEADLINE_S, workers=1), [StalledClosing]) as host:
+        call(host, 0, "reset", (1,))
+        host.call_s = 0.02
+        host.renew(0, Scripted)
+        assert wait([host._workers[0].pipe], DEADLINE_S)  # so the time of the next call begins then
 
 
 def test_closing_waits_for_no_environment_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
