@@ -58,6 +58,8 @@ def _end_fork(error: BaseException | None) -> NoReturn:
     """End this process as Python would after `error`, but unwind and flush nothing: its origin does."""
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         os._exit((error.code or 0) & 255)
-    if error is not None:
-        traceback.print_exception(error)
-    os._exit(error is not None)
+    try:
+        if error is not None:
+            traceback.print_exception(error)
+    finally:  # stderr may be closed
+        os._exit(error is not None)

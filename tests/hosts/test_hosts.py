@@ -618,11 +618,13 @@ def test_children_of_an_environment_are_those_of_any_program(kind: str) -> None:
 
 
 FORKS = """
+import sys
 from host_envs import Forking
 from gem.hosts import make_host
 if __name__ == "__main__":
     with make_host({kind!r}, [Forking] * 2) as host:
         host.map([0, 1], "reset", [1, 2])
+        sys.stderr.close()  # where a fork would say its error
         for action in ("exit", "raise", "interrupt", "return"):
             steps, errors = host.map([0, 1], "step", [action] * 2)
             print(action, *[step.info["fork"] for step in steps], errors, flush=True)
