@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from stat import S_ISREG
+from sys import float_info
 from tempfile import NamedTemporaryFile
 from threading import RLock
 from typing import Any
@@ -102,10 +103,12 @@ class Figures:
                 )
             return wilson(int(self.rewards), n)
         mean, g = self.rewards / n, len(self.tasks) or n
-        squares = self.squares - n * mean**2
+        # No more than rounding: as far as the sums tell, all are equal, which says nothing about others.
+        squares, rounding = self.squares - n * mean**2, 2 * n * float_info.epsilon
         if self.tasks:
             squares = math.fsum((task.reward - task.scored * mean) ** 2 for task in self.tasks)
-        if squares <= ROUNDING * self.squares:  # all are equal, which says nothing about others
+            rounding = g * ROUNDING**2 / n
+        if squares <= rounding * self.squares:
             return Interval(mean, -math.inf, math.inf, n, g)
         return bound_mean(mean, squares, n, g)
 
