@@ -485,6 +485,7 @@ def test_a_death_is_noticed_while_a_program_of_the_environment_lives(tmp_path: P
         (signal.SIGKILL, DEADLINE_S, "died (exit code -9)"),
         (signal.SIGSTOP, 0.1, "took longer than the 0.1 s"),
     ],
+    ids=["killed", "stopped"],
 )
 def test_a_worker_that_falls_silent_inside_a_message_is_given_up(
     tmp_path: Path, sent: signal.Signals, call_s: float, why: str
