@@ -2,7 +2,7 @@
 
 An episode is a sample: its job is the sample's id, its sample number the epoch. Each turn is a model call in
 the transcript, followed by its reward. An episode with a verdict has the scores `success` (if the environment
-defines it) and `return`; one without a verdict has an error instead. The record of the episode is in the
+reports it) and `return`; one without a verdict has an error instead. The record of the episode is in the
 sample's store, and `from_eval_log` reads it back.
 
 Inspect requires clock times, which episodes do not have: they count from the time when the log is made. A
@@ -40,6 +40,7 @@ from gem.adapters.records import (
 )
 from gem.content import Image, Message, Obs, ToolSpec, text_of
 from gem.errors import BadArgument, GemError, MissingData, needs_extra
+from gem.evals.results import find_successes_by_env
 from gem.history import CHAT, messages
 from gem.record import SEAT, Episode, RunInfo, StopReason, Turn
 from gem.rollout.index import Entry
@@ -112,11 +113,11 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
     every = list(episodes)
     jobs = Counter((episode.job, episode.sample) for episode in every)
     samples = []
-    for episode in every:
+    for episode, success in zip(every, find_successes_by_env(every), strict=True):
         name = episode.job if jobs[episode.job, episode.sample] == 1 else episode.id
         if not PLAIN.fullmatch(name):
             name = blake2b(episode.id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
-        samples.append(_sample(episode, name, created, tokens))
+        samples.append(_sample(episode, name, success, created, tokens))
     specs = list(dict.fromkeys(escape_text(episode.spec) for episode in every))
     runs = list({episode.run.id: episode.run for episode in every}.values())
     run = runs[0] if len(runs) == 1 else RunInfo("", agent="several" if runs else "")
@@ -150,7 +151,7 @@ def to_eval_log(episodes: Iterable[Episode], *, tokens: bool = True) -> EvalLog:
     )
 
 
-def _sample(episode: Episode, name: str, created: datetime, tokens: bool) -> EvalSample:
+def _sample(episode: Episode, name: str, success: bool | None, created: datetime, tokens: bool) -> EvalSample:
     seats = [_Told(episode, seat, created, tokens) for seat in episode.seats or (SEAT,)]
     first = seats[0]
     wall_s = finite_or_none(episode.timing.get("wall_s")) or 0.0
@@ -172,7 +173,7 @@ def _sample(episode: Episode, name: str, created: datetime, tokens: bool) -> Eva
         target="",
         messages=first.messages,
         output=first.output or ModelOutput(model=_model(episode.run)),
-        scores=_scores(episode),
+        scores=_scores(episode, success),
         metadata=_metadata(episode),
         store={KEY: carry(episode, tokens=tokens)},
         events=events if len(seats) == 1 else sorted(events, key=lambda event: event.timestamp),
@@ -188,14 +189,14 @@ def _sample(episode: Episode, name: str, created: datetime, tokens: bool) -> Eva
     )
 
 
-def _scores(episode: Episode) -> dict[str, Score] | None:
+def _scores(episode: Episode, success: bool | None) -> dict[str, Score] | None:
     if not episode.scored:
         return None
     turns = episode.turns
     answer = escape_text(turns[-1].action or "") if turns else None
     scores = {}
-    if episode.success is not None:
-        scores["success"] = Score(value="C" if episode.success else "I", answer=answer)
+    if success is not None:
+        scores["success"] = Score(value="C" if success else "I", answer=answer)
     scores["return"] = Score(value=episode.earned(), answer=answer, explanation=f"stop: {episode.stop}")
     return scores
 

@@ -15,6 +15,7 @@ from typing import Any
 from gem.agents.base import BaseAgent
 from gem.content import text_of
 from gem.errors import MissingExtra
+from gem.evals.results import find_successes_by_env
 from gem.record import Ask, Episode, Reply, StopReason
 from gem.tokens.renderer import Renderer, render
 from gem.tokens.sampled_calls import read_answer
@@ -116,7 +117,7 @@ def experience(
 ) -> tuple[list[list[Transition]], dict[str, float]]:
     """Return the result of ``collect_experience`` of Oat's multi-turn actor: episodes and metrics."""
     scored = [episode for episode in episodes if episode.scored and episode.turns]
-    known = [episode.success for episode in scored if episode.success is not None]
+    known = [won for won in find_successes_by_env(scored) if won is not None]
     figures = {"actor/no_verdict": float(sum(not episode.scored for episode in episodes))}
     if known:
         figures["actor/success"] = sum(known) / len(known)

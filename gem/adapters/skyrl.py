@@ -33,6 +33,7 @@ from gem.adapters.engine import EngineAgent, token_rewards, why_unscored
 from gem.adapters.prompts import read_task, seeded_tasks, task_text
 from gem.adapters.records import write_lines
 from gem.errors import BadArgument, NoVerdict, needs_extra
+from gem.evals.results import find_successes_by_env
 from gem.history import HistoryPolicy
 from gem.record import Ask, Episode, Limits, Reply
 from gem.rollout import Job, rollout_async
@@ -256,7 +257,7 @@ def _about(episode: Episode) -> dict[str, Any]:
 
 def _metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return the metrics of a batch for SkyRL's logger."""
-    outcomes = [episode.success for episode in episodes if episode.success is not None]
+    outcomes = [won for won in find_successes_by_env(episodes) if won is not None]
     made = {"environment/gem/no_verdict": sum(not episode.scored for episode in episodes) / len(episodes)}
     if outcomes:
         made["environment/gem/success"] = sum(outcomes) / len(outcomes)

@@ -57,6 +57,7 @@ from gem.closing import Closing
 from gem.content import Obs, Text, join
 from gem.errors import BadArgument, ToolError, needs_extra
 from gem.estimators import turn_rewards
+from gem.evals.results import find_successes_by_env
 from gem.history import HistoryPolicy
 from gem.hosts import Host
 from gem.record import Agent, Episode, Limits, Reply
@@ -142,8 +143,9 @@ class Rollouts(Closing):
 
     Reward functions get these columns: `reward`, the sum of the episode's rewards, None without a verdict;
     `turn_rewards`, the reward of each turn, [] without a verdict; `turn_of`, the turn that sampled each token
-    of the completion, -1 if none did; `success`, whether it was solved, None if unknown; `stop`, why it
-    ended; `turns`; `rows`, how many rows of tokens it has; `episode`, its id in the store.
+    of the completion, -1 if none did; `success`, whether it was solved, None if unknown or if the
+    environment does not report success; `stop`, why it ended; `turns`; `rows`, how many rows of tokens it
+    has; `episode`, its id in the store.
     """
 
     def __init__(
@@ -219,7 +221,7 @@ class Rollouts(Closing):
             "reward": [episode.reward() if episode.scored else None for episode in episodes],
             "turn_of": [list(completion.turn) for _, completion in halves],
             "turn_rewards": [turn_rewards(episode) if episode.scored else [] for episode in episodes],
-            "success": [episode.success for episode in episodes],
+            "success": find_successes_by_env(episodes),
             "stop": [str(episode.stop) for episode in episodes],
             "turns": [len(episode.turns) for episode in episodes],
             "rows": [len(each) for each in made],

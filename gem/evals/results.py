@@ -12,6 +12,7 @@ from gem.errors import NoVerdict, check_argument
 from gem.evals.doubts import count_cut, count_doubts
 from gem.evals.usage import Usage, count_judged, count_uncounted, spent_on, tokens_of
 from gem.record import AgentInfo, Episode, RunInfo, StopReason, Turn
+from gem.rollout.store import env_key
 from gem.statistics import (
     Interval,
     exact,
@@ -332,6 +333,14 @@ def find_successes(played: Iterable[tuple[Episode, str | None]]) -> list[bool | 
     several = any(each.several and seat is None for each, seat in played if each.scored)
     reports = reports_success(stops, several=several)
     return [each.succeeded(seat) if reports else None for each, seat in played]
+
+
+def find_successes_by_env(episodes: Sequence[Episode]) -> list[bool | None]:
+    """Return whether each episode succeeded, by find_successes() of all those of its environment."""
+    keyed = [(env_key(each.task), each) for each in episodes]
+    keys = {key for key, _ in keyed}
+    by_key = {key: iter(find_successes((each, None) for own, each in keyed if own == key)) for key in keys}
+    return [next(by_key[key]) for key, _ in keyed]
 
 
 def _find_reporting(scored: Sequence[Episode], seat: str | None) -> tuple[list[Episode], list[float]]:

@@ -3,11 +3,13 @@ from dataclasses import replace
 
 import pytest
 from awkward_episodes import RUN, awkward, branched, broken, echoed, of_two_seats, with_pictures, with_tools
+from records import episode
 
 from gem import codec
 from gem.content import Message
 from gem.errors import BadArgument, MissingData
 from gem.history import HistoryPolicy
+from gem.record import StopReason
 from gem.rollout import EpisodeStore
 
 pytest.importorskip("inspect_ai", reason="needs inspect-ai: pip install 'gem-gym[inspect]'")
@@ -72,6 +74,11 @@ def test_the_metrics_leave_out_what_has_no_verdict():
     success, earned = log.results.scores
     assert (success.metrics["accuracy"].value, success.scored_samples, success.unscored_samples) == (0, 2, 1)
     assert earned.metrics["mean"].value == pytest.approx(2 / 3)
+
+
+def test_a_cut_episode_is_no_failure_where_no_success_is_reported():
+    log = to_eval_log([episode(stop=StopReason.ENDED), episode(stop=StopReason.TURN_LIMIT)])
+    assert [score.name for score in log.results.scores] == ["return"]
 
 
 def test_seats_pictures_and_limits():

@@ -15,6 +15,7 @@ from gem.core import Env
 from gem.envs.games.guess_the_number import GuessTheNumber
 from gem.errors import BadArgument, NoSolver, NoVerdict, UnknownEnv
 from gem.evals import EnvResult, Instances, evaluate, find_instances, required, success_rate, summarise
+from gem.evals.results import find_successes_by_env
 from gem.hosts import make_host
 from gem.record import SEAT, AgentInfo, Failure, Limits, Reply, SeatEnd, StopReason, Verdict
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
@@ -212,6 +213,14 @@ def test_episodes_that_were_cut_are_no_lost_ones_where_none_says_success():
         assert summarise("test:X", [*silent, played(broken_off)]).success is None
     assert summarise("test:X", [*silent, played(StopReason.FAILED)]).success.mean == 0.0
     assert success_rate([*silent, played(StopReason.SOLVED)]) == 1 / 3
+
+
+def test_each_environment_of_many_episodes_says_itself_whether_it_reports_success():
+    stops = (StopReason.TURN_LIMIT, StopReason.ENDED, StopReason.SOLVED)
+    silent = [played(stop, seed=seed) for seed, stop in enumerate(stops[:2])]
+    telling = [replace(played(stop), task=TaskRef("game:Y", seed=seed)) for seed, stop in enumerate(stops)]
+    mixed = [telling[0], silent[0], telling[1], silent[1], telling[2]]
+    assert find_successes_by_env(mixed) == [False, None, None, None, True]
 
 
 def test_episodes_that_do_not_say_success_are_in_its_bounds():

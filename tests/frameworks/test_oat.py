@@ -11,9 +11,10 @@ import gem
 from gem.adapters.oat import VllmAgent, experience
 from gem.agents.hugging_face import HuggingFaceAgent
 from gem.errors import NoVerdict
-from gem.record import Ask, Limits
+from gem.record import Ask, Limits, StopReason
 from gem.rollout import Job, Runner
 from gem.tokens.rows import rows
+from tests.shared import records
 from tests.shared.random_models import RENDERER, Chatter, make_model
 
 
@@ -96,6 +97,12 @@ def test_an_episode_without_verdict_is_left_out_and_counted(agent):
     made, figures = experience(episodes, RENDERER.decode)
     assert len(made) == 2
     assert figures["actor/no_verdict"] == 3
+
+
+def test_a_cut_episode_is_no_failure_where_no_success_is_reported():
+    stops = (StopReason.ENDED, StopReason.TURN_LIMIT)
+    episodes = [records.episode(records.turn(), stop=stop) for stop in stops]
+    assert experience(episodes, RENDERER.decode)[1] == {"actor/no_verdict": 0.0}
 
 
 def test_a_prompt_that_fills_the_context_ends_the_episode(agent):

@@ -188,6 +188,21 @@ def test_an_episode_without_verdict_is_left_out_of_its_group(tmp_path):
                 assert advantages[place] == pytest.approx(wanted, abs=1e-6)
 
 
+class Uneven(Letters):
+    def reset(self, seed=None):
+        start = super().reset(seed)
+        self.left = 1 + seed % 2
+        return start
+
+
+def test_a_cut_episode_is_no_failure_where_no_success_is_reported(tmp_path):
+    register("trl_tests:Uneven", Uneven)
+    with Rollouts(limits=Limits(turns=1)) as rollouts:
+        columns = rollouts(dataset("trl_tests:Uneven", range(4))["prompt"], trainer(rollouts, tmp_path))
+    assert columns["stop"] == ["ended", "turn_limit"] * 2
+    assert columns["success"] == [None] * 4
+
+
 @pytest.mark.system
 def test_a_batch_without_any_verdict_changes_nothing(tmp_path):
     with Rollouts() as rollouts:
