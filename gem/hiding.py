@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from urllib.parse import parse_qsl, unquote
+from collections.abc import Mapping
+from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "***"
 """The text that replaces a secret."""
@@ -13,37 +13,45 @@ LEAST = 8
 """Characters of the shortest text that is taken for a secret; shorter ones are in too many words."""
 
 _USER = re.compile(r"(?<=://)[^/?#\s]*@")
-_QUERY = re.compile(r"(://[^?\s]*\?)\S+")
+_QUERY = re.compile(r"(://[^?\s]*\??)(\S*)")  # matches without a query too, so that no text is read twice
+_SECRET = re.compile(r"key|token|secret|password|authorization|auth$|signature|^(sig|code)$", re.IGNORECASE)
 
 
-def hide_secrets(text: str, values: Iterable[str], url: str = "") -> str:
+def hide_secrets(text: str, headers: Mapping[str, str], url: str = "") -> str:
     """Return a text, as an error, without values of headers, and without what an address has beside its path.
 
-    Each word of a value is hidden, as a key without its "Bearer", also where a cut left its first `LEAST`
-    characters or more. So are the users, passwords and queries of all addresses in the text.
+    Each word of a value whose name says that it is secret, as a key without its "Bearer", is hidden also
+    where a cut left its first `LEAST` characters or more. Other values are hidden whole: parts of them, as
+    "https://", are in other words.
     """
-    query = [value for _, value in parse_qsl(url.partition("?")[2])]
-    user = [unquote(word) for part in _USER.findall(url) for word in part[:-1].split(":")]
-    for value in (*values, *query, *user):
+    values = list(headers.items())
+    for field in re.split("[&#]", url.partition("?")[2]):
+        name, _, value = field.partition("=")
+        values += (name, value), (name, unquote_plus(value))
+    for user in _USER.findall(url):
+        for word in user[:-1].split(":"):
+            values += ("password", word), ("password", unquote(word))
+    for name, value in values:
         if len(value) >= LEAST:
             text = text.replace(value, HIDDEN)
-        for word in value.split():
+        for word in value.split() if _SECRET.search(name) else ():
             text = _hide_word(text, word)
-    return hide_credentials(text)
+    return text
 
 
 def _hide_word(text: str, word: str) -> str:
-    begin = text.find(word[:LEAST]) if len(word) >= LEAST else -1
-    while begin >= 0:
-        length = next(n for n in range(len(word), 0, -1) if text.startswith(word[:n], begin))
-        text = text[:begin] + HIDDEN + text[begin + length :]
-        begin = text.find(word[:LEAST], begin + len(HIDDEN))
-    return text
+    beginning, end = "", 0
+    while len(word) >= LEAST and (begin := text.find(word[:LEAST], end)) >= 0:
+        beginning += text[end:begin] + HIDDEN
+        end = begin + LEAST
+        while end - begin < len(word) and text.startswith(word[end - begin], end):
+            end += 1
+    return beginning + text[end:]
 
 
 def hide_credentials(text: str) -> str:
     """Return a text, as an agent's name or a command, with users, passwords and queries of URLs hidden."""
-    return _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(f"{HIDDEN}@", text))
+    return _QUERY.sub(lambda url: url[1] + HIDDEN * bool(url[2]), _USER.sub(f"{HIDDEN}@", text))
 
 
 def plain_address(url: str) -> str:

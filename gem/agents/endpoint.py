@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 
 from gem.errors import BadArgument, check_argument, check_count, check_seconds
-from gem.hiding import hide_secrets
+from gem.hiding import hide_credentials, hide_secrets
 
 PUBLIC_URL = "https://api.openai.com/v1"
 
@@ -76,7 +76,8 @@ class Endpoint:
 
     def hide_secrets(self, text: str) -> str:
         """Return a text without what a server may repeat, whole or cut, of the key, headers and address."""
-        return hide_secrets(text, (self.key, *(self.headers or {}).values()), self.address)
+        secrets = {**(self.headers or {}), "the key": self.key}
+        return hide_secrets(hide_credentials(text), secrets, self.address)
 
     def place(self, path: str) -> str:
         """Return the address of a path below this one; its query stays behind the path."""

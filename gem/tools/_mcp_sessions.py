@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gem.errors import needs_extra
-from gem.hiding import hide_secrets, plain_address
+from gem.hiding import hide_credentials, hide_secrets, plain_address
 
 if TYPE_CHECKING:
     from mcp import ClientSession, types
@@ -54,8 +54,8 @@ class Server:
         return f"the MCP server {self.name!r} ({plain_address(self.url) or self.command})"
 
     def hide(self, text: str) -> str:
-        """Return a text without the secrets of the address and the headers."""
-        return hide_secrets(text, self.headers.values(), self.url)
+        """Return an error without the secrets of the headers and of all addresses."""
+        return hide_secrets(hide_credentials(text), self.headers, self.url)
 
 
 class _Loop:

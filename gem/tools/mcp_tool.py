@@ -24,6 +24,7 @@ from gem.errors import (
     replace_surrogates,
 )
 from gem.files import read_json
+from gem.hiding import hide_secrets
 from gem.proxies import through_proxy
 from gem.tools import calls
 from gem.tools._mcp_sessions import McpSession, Server
@@ -268,13 +269,15 @@ class MCPTool(BaseTool):
             if session.answers(_PING_S):
                 raise ToolError(unknown) from error
             if not self._healthy(session.server):
-                raise NoVerdict(f"{session.server} does not answer any more.{session.last_words}") from error
+                why = f"{session.server} does not answer any more.{session.last_words}"
+                raise NoVerdict(session.server.hide(why)) from error
             self._lost[server] = f"{unknown} Its server takes no more calls in this episode."
             raise ToolError(self._lost[server]) from error
         except Exception as error:
             code = getattr(error, "code", None)
             if isinstance(code, int) and (code == _INVALID_PARAMS or code not in _RESERVED):
-                refusal = session.server.hide(f"{name}: {error}")
+                own = session.server  # the model reads this, and needs the queries of other addresses
+                refusal = hide_secrets(f"{name}: {error}", own.headers, own.url)
                 raise ToolError(cut_middle(refusal, self.max_chars)) from error
             why = (
                 f"{session.server} failed in a call of {name}: {type(error).__name__}: {error!s:.300}."

@@ -262,6 +262,18 @@ def test_errors_have_no_secret_of_the_server():
     assert "secret" not in str(failed.value)
 
 
+def test_the_model_reads_a_refusal_without_the_secrets_of_the_server_alone(odd_url, monkeypatch):
+    def refuse(session, name, arguments, limit_s):
+        error = ValueError("404 for https://site.example/?title=Paris, asked with my-secret-key")
+        error.code = mcp_tool._INVALID_PARAMS
+        raise error
+
+    tool = MCPTool(f"{odd_url}?apiKey=my-secret-key")
+    monkeypatch.setattr(McpSession, "call", refuse)
+    assert "404 for https://site.example/?title=Paris, asked with ***" in said(tool, call("add", a=1, b=1))
+    tool.close()
+
+
 def test_a_server_that_accepts_and_says_nothing_is_no_verdict():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         tool = MCPTool(f"http://127.0.0.1:{silent.getsockname()[1]}/mcp", connect_timeout=0.2)

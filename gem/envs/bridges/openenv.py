@@ -30,7 +30,7 @@ from gem.errors import (
     check_seconds,
     needs_extra,
 )
-from gem.hiding import hide_secrets, plain_address
+from gem.hiding import hide_credentials, hide_secrets, plain_address
 from gem.parsing import drop_all_thinking
 from gem.record import StopReason
 
@@ -166,7 +166,7 @@ class OpenEnvEnv(Env):
         return plain_address(self.url)
 
     def _hide(self, why: str) -> str:
-        return hide_secrets(why, self.headers.values(), self.url)
+        return hide_secrets(hide_credentials(why), self.headers, self.url)
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and return the data of the answer.
