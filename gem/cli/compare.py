@@ -58,10 +58,10 @@ def compare_runs(
     Where a run is an agent program's, the tokens of its models and its CPU seconds on these samples are
     shown, in all and per solved sample; with `prices` dollars too, and of other agents as well.
 
-    Episodes without a verdict are in no figure. `coverage` is the share of all samples where both runs have a
-    verdict; all figures are of these `pairs`. `bounds` is B - A if every other sample counts against B, and
-    if every one counts for B. The exit code is 1 if the last headline is withheld: the coverage is too low,
-    or a run lacks an environment of the other.
+    Episodes without a verdict are in no figure. `coverage` is the share of all samples whose success (or
+    return) is known in both runs; all figures are of these `pairs`. `bounds` is B - A if every other sample
+    counts against B, and if every one counts for B. The exit code is 1 if the last headline is withheld: the
+    coverage is too low, or a run lacks an environment of the other.
 
     Args:
         run_a: a folder of `gem-gym eval --out` (of several agents: the folder of one), or a file of episodes.
@@ -153,7 +153,7 @@ def _markdown(comparison: Comparison, a: RunOutcomes, b: RunOutcomes, warnings: 
 
 
 def _sum_costs(a: RunOutcomes, b: RunOutcomes) -> dict[str, dict[str, float | None]]:
-    """Return what each run cost on the samples that both played with a verdict; empty if it was not read.
+    """Return what each run cost on the samples whose success in both is known; empty if it was not read.
 
     A sum is None where a part of it is unknown: what is known would look cheap.
     """

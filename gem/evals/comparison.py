@@ -38,7 +38,7 @@ from gem.statistics.combining import count_clusters
 from gem.statistics.power import POWER, count_pairs
 
 MIN_COVERAGE = 0.95
-"""Share of pairs with both verdicts that a headline needs."""
+"""Share of pairs of which both values are known that a headline needs."""
 
 ALL = "all"
 """The name of the row over environments."""
@@ -55,7 +55,7 @@ class Paired:
     `a`, `b` and `difference` (B - A) are means with their intervals, `bootstrap` is the difference with a
     bootstrap interval. Only A won `lost` pairs, only B won `won` pairs. `p` is the p-value of no difference,
     `corrected` is corrected for the number of environments. `at_least` and `at_most` are the bounds of the
-    difference of success, with all missing verdicts counted for A or for B. `smallest` is the smallest
+    difference of success, with all that are not known counted for A or for B. `smallest` is the smallest
     difference that this number of tasks would show with a power of 80%, where p is below the corrected level;
     None if none could be shown.
 
@@ -88,7 +88,7 @@ class Paired:
 
     @property
     def coverage(self) -> float:
-        """The share of samples in either run for which both have a verdict."""
+        """The share of samples in either run whose success (or return) is known in both."""
         return self.pairs / self.of if self.of else 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -163,14 +163,14 @@ def compare(
     whose pairs share tasks (prompts of the same rows, keywords or tools of the same id, seats of the same
     game) count there as one sample.
 
-    Samples without a verdict in either run, and samples in only one run, are left out of all figures; both
-    lower the coverage.
+    Samples whose success (or return) is not known in a run, and samples in only one run, are left out of all
+    figures; both lower the coverage.
 
     Args:
         a: the outcomes of the first run.
         b: the outcomes of the second run.
         metric: success, or return.
-        min_coverage: the share of pairs with both verdicts that a headline needs.
+        min_coverage: the share of pairs of which both values are known that a headline needs.
         level: the level of the intervals.
 
     Raises:
