@@ -41,7 +41,7 @@ MOST_TIMES = 100
 """How often a Parquet file's own size its rows may take in memory, if they take more than MOST_UNPACKED."""
 
 ROWS_AT_ONCE = 256
-_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
+_SHARD = re.compile(r"[-.](\d{5})-of-(\d{5})(?!\d).*")  # `datasets` once wrote a digest after it
 _SAVED = ("dataset_dict.json", "dataset_info.json")  # in a folder that `datasets` wrote by save_to_disk
 _MARKS = {b"\xff\xfe\x00\x00": "UTF-32", b"\x00\x00\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16"}
 _MARKS |= {b"\xfe\xff": "UTF-16"}
@@ -223,15 +223,16 @@ def _files(path: Path, split: str | None) -> list[Path]:
     """Return the files of a split, in order: ``train.jsonl``, or ``train-00000-of-00002.parquet`` and on."""
     if path.is_file() or any((path / name).is_file() for name in _SAVED):
         return [path]
+    folders = {path, path / "data", *([path / split] if split else [])}
     files = sorted(
         file
-        for folder in (path, path / "data", *([path / split] if split else []))
+        for folder in folders
         for file in (folder.iterdir() if folder.is_dir() else ())
         if is_data_file(file)
     )
     if not files:
         raise _without_data(path)
-    splits = {file: _SHARD.sub("", file.name.partition(".")[0]) for file in files}
+    splits = {file: _read_name(file)[0].partition(".")[0] for file in files}
     if split is not None:
         chosen = [file for file in files if splits[file] == split or file.parent == path / split]
     else:
@@ -242,7 +243,50 @@ def _files(path: Path, split: str | None) -> list[Path]:
             f"{path}: {wanted}; it has {', '.join(sorted(set(splits.values())))}. Name one with split= "
             "(--split)."
         )
+    _refuse_copies(path, split, chosen)
     return chosen
+
+
+def _read_name(file: Path) -> tuple[str, str, str, str]:
+    """Return the name of a file of data, its ending, and its number and the total if it is a shard."""
+    ending = max((each for each in SUFFIXES if file.name.lower().endswith(each)), key=len)
+    name = file.name[: -len(ending)]
+    shard = _SHARD.search(name)
+    return (name[: shard.start()], ending, shard[1], shard[2]) if shard else (name, ending, "", "")
+
+
+def _refuse_copies(path: Path, split: str | None, files: Sequence[Path]) -> None:
+    """Refuse files that may hold rows of a split twice, and shards without the rest of their set.
+
+    A folder named as the split may hold several names: all in it is the split.
+
+    Raises:
+        BadArgument: with the files.
+    """
+    places, copies = set(), False
+    totals: dict[str, dict[str, str]] = {}  # of each name, by the numbers of its shards
+    for file in files:
+        name, ending, number, total = _read_name(file)
+        is_own = split is not None and file.parent == path / split
+        places.add((file.parent, ending, None if is_own else name))
+        shards = totals.setdefault(name, {})
+        copies |= number in shards or not {total}.issuperset(shards.values())
+        shards[number] = total
+    if copies or len(places) > 1:
+        raise BadArgument(
+            f"{path}: the split {split or next(iter(totals))!r} is in several files: "
+            f"{', '.join(str(file.relative_to(path)) for file in files)}. Accepted: one file, or one set of "
+            "shards, all with one name and ending and in one folder. Remove the others, or name one file."
+        )
+    for name, shards in totals.items():
+        total = next(iter(shards.values()))
+        first = int(total in shards)  # some count from 1
+        lacking = [at for at in range(first, int(total or 0) + first) if f"{at:05d}" not in shards]
+        if lacking:
+            raise BadArgument(
+                f"{path}: of {name!r} {len(lacking)} of {int(total)} shards are missing; the first is number "
+                f"{lacking[0]:05d}. Get them, or name one file."
+            )
 
 
 def _without_data(folder: Path) -> BadArgument:

@@ -120,6 +120,54 @@ def test_a_folder_may_have_a_folder_per_split(tmp_path):
     assert answers(load(tmp_path / "set", "test")) == ["2"]
 
 
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["train.jsonl", "train.jsonl.gz"], r"'train' is in several files: train\.jsonl, train\.jsonl\.gz"),
+        (["train.csv", "train.jsonl"], r"train\.csv, train\.jsonl\. Accepted: one file"),
+        (["data/train.csv", "train.csv"], r"data.train\.csv, train\.csv"),
+        (["train.csv", "train/part.csv"], r"train.part\.csv, train\.csv"),
+        (["train.easy.csv", "train.hard.csv"], r"train\.easy\.csv, train\.hard\.csv"),
+        (["train.csv", "train-00000-of-00001.csv"], "several files"),
+        (["train-00000-of-00001.csv", "train-00000-of-00002.csv", "train-00001-of-00002.csv"], "several"),
+        ([f"train-00000-of-00001-{mark * 16}.csv" for mark in "ab"], "several files"),
+        (["train/a.csv", "train/b.jsonl"], "several files"),
+        (["train-00000-of-00003.csv", "train-00002-of-00003.csv"], r"'train' 1 of 3 .*number 00001\."),
+        (["train/x-00001-of-00002.csv"], r"'x' 1 of 2 .*number 00000\."),
+        (["data/train-00002-of-00002.csv"], r"number 00001\."),
+    ],
+)
+def test_a_split_is_one_file_or_one_whole_set_of_shards(files, said, tmp_path):
+    for name in files:
+        write(tmp_path / "set" / name)
+    with pytest.raises(BadArgument, match=said):
+        load(tmp_path / "set", "train")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [f"data/train-0000{at}-of-00002-{mark * 16}.csv" for at, mark in enumerate("ab")],
+        ["train-00001-of-00002.csv", "train-00002-of-00002.csv"],
+        ["c4-train.00000-of-00002.csv", "c4-train.00001-of-00002.csv"],
+        ["train-00000-of-00002.zstd.csv", "train-00001-of-00002.zstd.csv"],
+        ["train/0000.csv", "train/0001.csv"],
+    ],
+)
+def test_names_of_shards_as_they_are_on_hubs(files, tmp_path):
+    for name in files:
+        write(tmp_path / "set" / name)
+    write(tmp_path / "set/data/test.jsonl")
+    write(tmp_path / "set/other/train.jsonl")
+    (tmp_path / "set/README.md").write_text("# A set")
+    assert len(load(tmp_path / "set", "c4-train" if "c4" in files[0] else "train")) == 6
+
+
+def test_the_split_data_is_not_read_twice(tmp_path):
+    write(tmp_path / "set/data/part.jsonl")
+    assert len(load(tmp_path / "set", "data")) == 3
+
+
 def test_a_json_file_may_hold_splits(tmp_path):
     path = write(tmp_path / "set.json", {"train": ROWS, "test": ROWS[:1]})
     assert len(load(path, "test")) == 1
