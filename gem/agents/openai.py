@@ -141,7 +141,8 @@ class OpenAIAgent(BaseAgent):
                 it. It is also lowered where prompt and answer together are too long for the server.
             token_ids: request token ids and log probabilities in vLLM's form (``return_token_ids``); a server
                 that does not know the field may refuse it.
-            extra: further fields of the request, such as ``{"top_p": 0.9}``; none of `OWN_FIELDS`.
+            extra: further fields of the request, such as ``{"top_p": 0.9}``; none of `OWN_FIELDS`. Those of
+                tools (``tool_choice``, ``parallel_tool_calls``) are sent with tools alone.
             api: the protocol.
             renderer: makes the prompt from a conversation for ``completions``, such as ChatTemplateRenderer;
                 without it the prompt is a transcript (`gem.agents.completions`).
@@ -283,8 +284,7 @@ class OpenAIAgent(BaseAgent):
                 continue
             verdict = judge(response).verdict
             if blames_length(response):
-                verdict = await self._check_length(clients, asking)
-                response = replace(response, why=f"{response.why} (to {PLAIN_QUESTION.text!r} too)")
+                verdict, response = await self._check_length(clients, asking, response)
             if verdict is Verdict.SCORED:
                 return self._reply(asking, response)
             asking.discarded.update(response.usage)
@@ -338,26 +338,28 @@ class OpenAIAgent(BaseAgent):
         """
         if not (self._taken or asking.ask.sampling) or response.status not in (400, 403, 404, 422):
             return False
-        return await self._ask_plainly(clients, asking) is Verdict.SCORED
+        return (await self._ask_plainly(clients, asking))[0] is Verdict.SCORED
 
-    async def _check_length(self, clients: Clients, asking: Asking) -> Verdict:
-        """Return the verdict on an ask that is too long for the server, as it says.
+    async def _check_length(self, clients: Clients, asking: Asking, response: Said) -> tuple[Verdict, Said]:
+        """Return the verdict on an ask that is too long for the server, as it says, and what it is about.
 
-        It is scored if a plain question with the same settings is answered. Else the server refuses them, or
-        cannot load its model, whatever it says of a length.
+        It is scored, unless the server blames the length of a plain question with the same settings too: then
+        it refuses a setting, or cannot load its model. One that is busy or gone at that question is asked
+        again. If it refuses the question for another reason, that says nothing of the length.
         """
-        verdict = await self._ask_plainly(clients, asking, asking.ask.sampling)
-        return Verdict.UNAVAILABLE if verdict is Verdict.REFUSED else verdict
+        verdict, plain = await self._ask_plainly(clients, asking, same=True)
+        if blames_length(plain):
+            return verdict, replace(plain, why=f"{plain.why} (to {PLAIN_QUESTION.text!r} too)")
+        if verdict in (Verdict.SCORED, Verdict.REFUSED):
+            return Verdict.SCORED, response
+        return verdict, plain
 
     async def _ask_plainly(
-        self, clients: Clients, asking: Asking, sampling: Mapping[str, Any] | None = None
-    ) -> Verdict:
-        """Return the verdict on a plain question, with these settings of the asker in place of none."""
-        question = self.ask_instead(asking.ask, PLAIN_QUESTION)
-        question = question if sampling is None else replace(question, sampling=sampling)
-        limits = (self._settings.limit(question), PLAIN_TOKENS)
-        limit = min(limit for limit in limits if limit is not None)
-        other = Asking(question, limit, asking.clock, asking.death)
+        self, clients: Clients, asking: Asking, same: bool = False
+    ) -> tuple[Verdict, Said]:
+        """Ask the plain question of `ask_instead`; return the verdict, and the answer without its usage."""
+        question = self.ask_instead(asking.ask, same)
+        other = Asking(question, self._settings.limit(question), asking.clock, asking.death)
         assert self._places is not None
         while True:
             async with self._places:
@@ -366,17 +368,20 @@ class OpenAIAgent(BaseAgent):
             asking.discarded.update(response.usage)
             if not self._adapts(other, response):
                 break
-        if blames_length(response):  # that it cannot be
-            return Verdict.REFUSED
-        verdict = judge(response).verdict
+        # too long it cannot be
+        verdict = Verdict.UNAVAILABLE if blames_length(response) else judge(response).verdict
         if verdict is Verdict.SCORED:
             self._pace.note_answer()
-        return verdict
+        return verdict, replace(response, usage={})
 
-    def ask_instead(self, ask: Ask, question: Message) -> Ask:
-        """Return an ask with this question alone, and no sampling setting of the asker but the model."""
+    def ask_instead(self, ask: Ask, same: bool = False) -> Ask:
+        """Return an ask with a plain question alone, which any model answers in `PLAIN_TOKENS`.
+
+        It keeps the tools and the sampling settings of `ask`, if they are to be the `same`; else the model.
+        """
+        plain = replace(ask, messages=(PLAIN_QUESTION,), turn=0, held=(), fresh=1, max_tokens=PLAIN_TOKENS)
         kept = {name: value for name, value in (ask.sampling or {}).items() if name == "model"}
-        return replace(ask, messages=(question,), tools=(), turn=0, held=(), fresh=1, sampling=kept or None)
+        return plain if same else replace(plain, tools=(), sampling=kept or None)
 
     async def _is_gone(self, clients: Clients, asking: Asking) -> bool:
         """Return whether the server answers no request any more: one ask sends a plain question, others wait.
@@ -386,7 +391,7 @@ class OpenAIAgent(BaseAgent):
         async with self._half_open:
             asking.death.check()
             silent = self._pace.silent(self.endpoint.silence_s)
-            return silent and await self._ask_plainly(clients, asking) is not Verdict.SCORED
+            return silent and (await self._ask_plainly(clients, asking))[0] is not Verdict.SCORED
 
     def _wait(self, asking: Asking, response: Said, verdict: Verdict, jitter: float) -> float:
         """Return the seconds to wait before the next try; raise if there is no next try."""

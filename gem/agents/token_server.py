@@ -24,7 +24,7 @@ from gem.agents.openai import Asking, OpenAIAgent, redirect_of
 from gem.agents.outcomes import EXCERPT, Said, complaint_of
 from gem.agents.pace import Pace
 from gem.agents.token_formats import FORMATS, TokenFormat
-from gem.content import Message, ToolCall
+from gem.content import ToolCall
 from gem.errors import AgentUnavailable, BadArgument, GemError, NoVerdict, check_argument, needs_extra
 from gem.proxies import through_proxy
 from gem.record import AgentInfo, Ask, Reply
@@ -165,9 +165,12 @@ class TokenServerAgent(OpenAIAgent):
             text, calls = take_calls(text, ask.turn)
         return replace(answer, text=text, tool_calls=calls)
 
-    def ask_instead(self, ask: Ask, question: Message) -> Ask:
-        """See OpenAIAgent.ask_instead."""
-        return replace(ask, held=self.renderer.prompt((question,)))
+    def ask_instead(self, ask: Ask, same: bool = False) -> Ask:
+        """See OpenAIAgent.ask_instead; in place of an ask that is rendered it is rendered too."""
+        plain = super().ask_instead(ask, same)
+        if ask.messages:
+            return plain
+        return replace(plain, messages=(), fresh=0, tools=(), held=self.renderer.prompt(plain.messages))
 
     def temper(self, temperature: float) -> None:
         """Set the sampling temperature of all later answers; 0 is greedy."""

@@ -59,8 +59,10 @@ class Settings:
     def complete(self, request: dict[str, Any], ask: Ask) -> dict[str, Any]:
         """Return the request with the fields of user and ask, without fields that the server refuses."""
         kept = {key: value for key, value in request.items() if key not in self.left_out}
+        unfit = () if "tools" in request else OF_TOOLS
+        extra = {key: value for key, value in self.extra.items() if key not in unfit}
         own = {key: value for key, value in (ask.sampling or {}).items() if key != "max_tokens"}
-        return kept | dict(self.extra) | own
+        return kept | extra | own
 
 
 class Collector(Protocol):
@@ -154,6 +156,8 @@ class WireFormat(Protocol):
 # -- requests
 
 
+OF_TOOLS = ("tool_choice", "parallel_tool_calls")
+"""Fields that servers refuse where no tools are sent, as in a plain question."""
 SEEDS = 2**31
 """The number of seeds that are sent: some servers take 32 bits with a sign."""
 NO_NAME = "unknown"

@@ -626,10 +626,52 @@ def test_a_field_of_an_asker_that_is_refused_is_no_prompt_that_is_too_long():
         assert type(error_of(server, ask(sampling={"context_length": 8192}))) is NoVerdict
 
 
+def with_tools_alone(refusal):
+    """A server that answers "hello" with `refusal`, and refuses fields of tools where no tools are sent."""
+
+    def answer(body):
+        field = next((name for name in ("tool_choice", "parallel_tool_calls") if name in body), None)
+        if field and "tools" not in body:
+            return RawAnswer.error(
+                400, f"Invalid value: {field!r} is only allowed when 'tools' are specified."
+            )
+        return "yes" if "hello" not in json.dumps(body) else refusal
+
+    return answer
+
+
+TOO_LONG = RawAnswer.error(400, "The prompt is too long")
+
+
+@pytest.mark.parametrize("sampling", [None, {"tool_choice": "auto"}])
+def test_a_prompt_with_tools_is_too_long_for_a_server_that_answers_a_plain_question_with_tools(sampling):
+    with StubServer(with_tools_alone(TOO_LONG)) as server:
+        request = ask(tools=TOOLS, sampling=sampling)
+        assert one(server, request, extra={"parallel_tool_calls": False}).finish == "context"
+    assert len(server.requests) == 2
+
+
+def test_a_plain_question_that_is_refused_says_nothing_of_the_length():
+    form = {"response_format": {"type": "json_object"}}
+    needs_word = RawAnswer.error(400, "'messages' must contain the word 'json' to use 'response_format'")
+    with StubServer(lambda body: TOO_LONG if "hello" in json.dumps(body) else needs_word) as server:
+        assert one(server, extra=form).finish == "context"
+
+
+def test_a_plain_question_has_no_field_of_tools():
+    with (
+        StubServer(with_tools_alone(RawAnswer.error(403))) as server,
+        agent_of(server, extra={"parallel_tool_calls": False}) as agent,
+    ):
+        agent([ask(Message("user", "hi"), tools=TOOLS)])
+        with pytest.raises(BatchBroken) as caught:
+            agent([ask(tools=TOOLS)])
+    assert type(caught.value.answers[0]) is NoVerdict
+
+
 @pytest.mark.parametrize("fault", [RawAnswer.error(429), RawAnswer(drop=True)])
 def test_a_server_that_is_busy_at_the_plain_question_is_asked_again(fault):
-    too_long = RawAnswer.error(400, "The prompt is too long")
-    with StubServer(answers_plain_questions(too_long), [too_long, fault]) as server:
+    with StubServer(answers_plain_questions(TOO_LONG), [TOO_LONG, fault]) as server:
         assert one(server).finish == "context"
     assert len(server.requests) == 4
 

@@ -1060,6 +1060,23 @@ def test_a_model_that_gets_no_tools_is_not_told_to_call_one(options):
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & {*sent}
 
 
+def test_a_refused_call_is_no_dead_server_where_a_model_thinks_before_its_answer():
+    def answer(body):
+        if body.get("max_tokens", 1000) < 64:
+            return RawAnswer.error(400, "The output limit was reached. Try again with a higher max_tokens.")
+        return RawAnswer.error(400, "flagged") if "bad" in json.dumps(body) else "hi"
+
+    with (
+        StubServer(answer) as stub,
+        OpenAIAgent("m", base_url=stub.base_url) as agent,
+        Server(agent, any_key=True) as server,
+    ):
+        program = Program(server)
+        program.say(user("one"))
+        program.chat(user("bad"), code=400)
+        assert program.reward()["verdict"] == "scored"
+
+
 @pytest.mark.parametrize("behind", [True, False])
 def test_what_a_refused_call_cost_is_counted(behind):
     """Of its answers that a filter cut, and of the plain question that tells a refusal from a dead server."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Lock
 from typing import Any, ClassVar
 
 from gem.agents.base import Answer, BaseAgent, batch_answers
-from gem.agents.openai import LIMIT_FIELDS, PLAIN_QUESTION, OpenAIAgent
+from gem.agents.openai import LIMIT_FIELDS, OpenAIAgent
 from gem.agents.token_server import TokenServerAgent
 from gem.record import Agent, Ask, Reply
 from gem.serve.proxy import responses
@@ -86,8 +85,7 @@ class Answering:
         """
         if not isinstance(self.agent, OpenAIAgent):
             return {}
-        answer = await self.ask(replace(self.agent.ask_instead(ask, PLAIN_QUESTION), max_tokens=16))
-        return answer.usage
+        return (await self.ask(self.agent.ask_instead(ask))).usage
 
     async def _answer_waiting(self) -> None:
         try:
