@@ -189,6 +189,8 @@ def test_what_is_not_said_has_its_default_and_no_tools_means_none(protocol):
         {"stream": 1},
         {"max_tokens": 0},
         {"max_tokens": True},
+        {"response_format": ""},
+        {"response_format": "json_object"},
         {"stop": [""]},
         {"stop": ["x"] * 17},
     ],
@@ -225,13 +227,26 @@ def test_settings_cross_between_the_protocols(settings, other):
 
 
 def test_what_changes_nothing_is_left_out_and_what_is_lacking_refused():
-    assert responses.write_settings({"seed": 3, "user": "ann", "store": True, "frequency_penalty": 0}) == {}
-    for asked in ({"top_k": 3}, {"frequency_penalty": 0.5}, {"text": {}, "max_output_tokens": 9}):
-        with pytest.raises(Refused, match="the Responses API has no such field; leave it out"):
-            responses.write_settings(asked)
-    for asked in ({"top_k": 3}, {"tool_choice": {"type": "web_search"}}, {"stop": "x"}):
-        with pytest.raises(Refused):
-            responses.read({"input": "Hi", "tools": [{"type": "function", "name": "nod"}], **asked})
+    nothing = {"seed": 3, "user": "ann", "store": True, "frequency_penalty": 0.0, "logit_bias": {}}
+    assert responses.write_settings(nothing) == responses.read({"input": "Hi", **nothing}).asked == {}
+    for name, value in (
+        *(("top_k", 3), ("frequency_penalty", 0.5), ("text", {}), ("max_output_tokens", 9)),
+        *(("enable_thinking", False), ("top_k", 0), ("web_search_options", {})),
+    ):
+        with pytest.raises(Refused, match=f"{name}.*the Responses API has no such field; leave it out"):
+            responses.write_settings({name: value})
+    for asked in ({"top_k": 3}, {"top_k": 0}, {"enable_thinking": False}, {"stop": "x"}):
+        with pytest.raises(Refused, match="is not passed on from the Responses API"):
+            responses.read({"input": "Hi", **asked})
+
+
+@pytest.mark.parametrize("kind", ["web_search", "allowed_tools"])
+def test_a_choice_of_tools_that_is_no_function_is_refused_in_both_directions(kind):
+    choice = {"type": kind, kind: {}}
+    with pytest.raises(Refused, match=f"tool_choice is of the type '{kind}'; accepted: function, or a word"):
+        responses.write_settings({"tool_choice": choice})
+    with pytest.raises(Refused, match=f"tool_choice is of the type '{kind}'; accepted: function, custom"):
+        responses.read({"input": "Hi", "tool_choice": choice})
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def read(body: Any) -> Request:
     )
     limits = [a_count(body.get(name), name) for name in ("max_tokens", "max_completion_tokens")]
     form = body.get("response_format")
+    form = an_object({} if form is None else form, "response_format")
     options = an_object(body.get("stream_options") or {}, "stream_options")
     return Request(
         tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages)),
@@ -71,7 +72,7 @@ def read(body: Any) -> Request:
         usage=bool(options.get("include_usage")),
         ids=a_flag(body.get("return_token_ids"), "return_token_ids"),
         logprobs=a_flag(body.get("logprobs"), "logprobs"),
-        schema=bool(form) and an_object(form, "response_format").get("type") != "text",
+        schema=bool(form) and form.get("type") != "text",
         asked=chosen
         | {
             name: value

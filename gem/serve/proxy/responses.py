@@ -35,6 +35,9 @@ LEFT_OUT |= {"prompt_cache_key", "prompt_cache_retention", "context_management",
 LEFT_OUT |= {"truncation", "max_tool_calls", "top_logprobs", "stream_options"}
 """Fields that are not passed on between the two protocols, as they change nothing that is recorded here."""
 
+NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}, "logprobs": False}
+"""Settings that only one of the protocols has, with the values that change nothing and are left out too."""
+
 FREE_TEXT = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "the whole input of the tool, as plain text"}},
@@ -100,7 +103,7 @@ def _read_choice(choice: Any) -> Any:
 def _read_settings(body: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a request as chat completions have them, or refuse."""
     for name, value in body.items():
-        if value is not None and name not in SAME | READ | LEFT_OUT:
+        if value not in (None, NEUTRAL.get(name)) and name not in SAME | READ | LEFT_OUT:
             raise Refused(f"{name!r:.40} is not passed on from the Responses API; leave it out.")
     text = an_object(body.get("text") or {}, "text")
     reasoning = an_object(body.get("reasoning") or {}, "reasoning")
@@ -125,8 +128,7 @@ def write_settings(asked: Mapping[str, Any]) -> dict[str, Any]:
         if name in SAME:
             sent[name] = value
         elif name == "tool_choice":
-            named = value.get("function") if isinstance(value, dict) else None
-            sent[name] = value if named is None else {"type": "function", **an_object(named, name)}
+            sent[name] = _write_choice(value) if isinstance(value, dict) else value
         elif name == "reasoning_effort":
             sent["reasoning"] = {"effort": value}
         elif name == "verbosity":
@@ -134,11 +136,17 @@ def write_settings(asked: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "response_format":
             schema = an_object(value.get("json_schema") or {}, "response_format.json_schema")
             sent.setdefault("text", {})["format"] = {"type": value.get("type"), **schema}
-        elif name not in LEFT_OUT and value not in (0, {}):  # as a penalty of 0
+        elif name not in LEFT_OUT and value != NEUTRAL.get(name):
             raise Refused(
                 f"{name!r:.40} is not passed on: the Responses API has no such field; leave it out."
             )
     return sent
+
+
+def _write_choice(choice: dict[str, Any]) -> dict[str, Any]:
+    if choice.get("type", "function") != "function":
+        raise Refused(f"tool_choice is of the type {choice['type']!r:.40}; accepted: function, or a word.")
+    return {"type": "function", **an_object(choice.get("function"), "tool_choice.function")}
 
 
 def _tools(tool: Any, what: str, forms: dict[str, tuple[str, str] | None]) -> list[ToolSpec]:
