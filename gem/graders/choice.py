@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.text import exact_match
-from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
+from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking, strip_markup, strip_styles
 from gem.tasks.columns import Columns
 from gem.tasks.files import scan
 from gem.tasks.sources import cell, has_cell
@@ -185,8 +185,9 @@ def _drop_marks(text: str) -> str:
 
 
 def _choose(text: str, choices: Sequence[str]) -> str | None:
-    plain = _drop_marks(text[:2000]).strip()
-    match = _LETTER.fullmatch(plain.strip(" ."))
+    text = text[:2000]
+    plain = _drop_marks(text).strip()
+    match = _LETTER.fullmatch(text.strip(" .")) or _LETTER.fullmatch(plain.strip(" ."))
     letter = match[1].upper() if match else ""
     if letter not in ascii_uppercase[: len(choices)]:
         letter = ""
@@ -199,15 +200,37 @@ def _choose(text: str, choices: Sequence[str]) -> str | None:
         both = _name_choices(pair[2] or pair[3] or "", choices)
         if both and beside in ascii_uppercase[: len(choices)]:
             return beside if beside in both else None
-    named = _name_choices(plain, choices)
+    named = _name_choices(text, choices)
     if len(named) == 1 and others in ([], named):
         return named[0]
     return None if others or not letter else letter
 
 
+def _drop_layout(text: str) -> str:
+    return "".join(strip_markup(_drop_marks(text)).split())
+
+
+_READINGS: tuple[Callable[[str], str], ...] = (
+    str.strip,
+    _drop_layout,
+    lambda text: _drop_layout(text).casefold(),
+)
+
+
 def _name_choices(text: str, choices: Sequence[str]) -> list[str]:
-    """Return the letters of the choices that have this text."""
-    return [ascii_uppercase[at] for at, each in enumerate(choices) if exact_match(text, each)]
+    """Return the letters of the choices that have this text.
+
+    Choices may differ by a sign, a bracket or a case alone: the closest reading that names one counts.
+    """
+    for read in _READINGS:
+        wanted = read(text)
+        named = [
+            letter for letter, each in zip(ascii_uppercase, choices, strict=False) if read(each) == wanted
+        ]
+        if wanted and len(named) == 1:
+            return named
+    plain = _drop_marks(text)
+    return [ascii_uppercase[at] for at, each in enumerate(choices) if exact_match(plain, _drop_marks(each))]
 
 
 def read_choices(value: Any) -> tuple[list[str], list[str]]:
@@ -259,8 +282,7 @@ def read_choice(answer: Any, choices: Any, numbered: int | None = None) -> dict[
         at = int(text) - (numbered or 0)
         places = [at] if 0 <= at < len(texts) else []
     elif not places:
-        places = [at for at, each in enumerate(texts) if each == text]
-        places = places or [at for at, each in enumerate(texts) if exact_match(text, each)]
+        places = [ascii_uppercase.index(letter) for letter in _name_choices(text, texts)]
         if not places and (label := _LABELLED.match(text)):  # the letter and the text
             at = ascii_uppercase.index(label[1].upper())
             places = [at] if texts[at : at + 1] == [text[label.end() :]] else []

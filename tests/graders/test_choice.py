@@ -65,6 +65,37 @@ def test_a_letter_that_is_also_the_text_of_another_choice_is_the_letter(answer, 
 
 
 @pytest.mark.parametrize(
+    "choices",
+    [
+        ["x > 3", "x < 3", "x = 3"],
+        ["(0, 1)", "[0, 1]", "(0, 1]"],
+        [r"$\frac{1}{2}$", r"$-\frac{1}{2}$"],
+        ["AA", "Aa", "aa"],
+        ["x**2", "x*2", "x2"],
+        [r"\text{yes, } x > 3", "$x > 3$", "no"],
+    ],
+)
+def test_choices_that_differ_by_a_sign_or_a_case_are_told_apart(choices):
+    for letter, text in zip("ABC", choices, strict=False):
+        assert read_choice(text, choices)["answer"] == letter
+        for reply in (rf"\boxed{{{text}}}", rf"\boxed{{{letter}. {text}}}", text):
+            assert read_letter(reply, choices) == letter
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        (r"\boxed{\left( 0,\, 1 \right]}", "C"),
+        (r"\boxed{$[0,1]$.}", "B"),
+        (r"\boxed{B. (0, 1)}", None),
+        (r"\boxed{0, 1}", None),
+    ],
+)
+def test_layout_is_no_part_of_a_choice_but_brackets_are(reply, letter):
+    assert read_letter(reply, ["(0, 1)", "[0, 1]", "(0, 1]"]) == letter
+
+
+@pytest.mark.parametrize(
     ("answer", "choices", "numbered", "letter"),
     [
         ("B", ["x", "y"], None, "B"),
