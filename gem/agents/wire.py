@@ -316,6 +316,7 @@ def read_usage(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, 
     """Return a server's token counts by name; the detailed ones too, if they are not 0.
 
     Some servers count reasoning apart from the answer, in the total alone; here it is part of the answer's.
+    Tokens of a cache or of citations that the total has beside the prompt are not.
     """
     counters: dict[str, int] = {}
     details: list[tuple[str, Mapping[str, Any]]] = []
@@ -324,17 +325,24 @@ def read_usage(usage: Any, names: Mapping[str, str] | None = None) -> dict[str, 
             counters[(names or {}).get(name, name)[:_NAME]] = value
         elif isinstance(value, dict):
             details.append((name, value))
+    prompt, completion, total = map(counters.get, ("prompt_tokens", "completion_tokens", "total_tokens"))
+    beside = [value for name, value in counters.items() if name.endswith("_tokens") and name not in _ANSWERED]
     for name, inner in details:
         for key, value in list(inner.items())[:_MOST_COUNTERS]:
             if _is_count(value) and value:
+                if name.startswith(("prompt", "input")) and value > (prompt or 0):
+                    beside.append(value)  # it cannot be part of the prompt
                 counters[(key if key not in counters else f"{name}.{key}")[:_NAME]] = value
-    if (prompt := counters.get("prompt_tokens")) is not None:
-        counts = [counters.get(name, 0) for name in ("completion_tokens", "reasoning_tokens")]
-        if sampled := max(*counts, counters.get("total_tokens", 0) - prompt):
+    if prompt is not None:
+        reasoning, more = counters.get("reasoning_tokens", 0), (total or 0) - prompt - (completion or 0)
+        for value in sorted(beside, reverse=True):
+            more -= value if value <= more else 0  # else the prompt has them
+        if sampled := max((completion or 0) + max(0, min(more, reasoning or more)), reasoning):
             counters["completion_tokens"] = sampled
     return counters
 
 
+_ANSWERED = ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens", "thinking_tokens")
 _MOST_COUNTERS = 32
 _NAME = 100  # characters of a counter's name
 

@@ -313,6 +313,7 @@ def test_reasoning_is_sent_back_where_that_is_wanted(send, field):
         ({"completion_tokens": 9, "total_tokens": 41, "details": {"reasoning_tokens": 4}}, 9),
         ({"completion_tokens": 9, "details": {"reasoning_tokens": 94}}, 94),
         ({"completion_tokens": 9, "total_tokens": 3}, 9),
+        ({"completion_tokens": 9, "total_tokens": 135, "prompt_tokens_details": {"cached_tokens": 30}}, 103),
         ({"total_tokens": 135}, 103),
         ({"total_tokens": 32}, None),
     ],
@@ -323,6 +324,24 @@ def test_reasoning_that_a_server_counts_apart_is_part_of_the_answer(usage, sampl
         assert one(server).usage.get("completion_tokens") == sampled
     with StubServer({**completion(""), "usage": usage}) as server:  # empty, but it thought
         assert one(server).text == ""
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"cache_read_input_tokens": 1000},
+        {"cache_read_input_tokens": 500, "cache_creation_input_tokens": 500},
+        {"cache_read_input_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 1000}},
+        {"prompt_tokens_details": {"cached_tokens": 1000}},
+        {"citation_tokens": 1000},
+    ],
+)
+@pytest.mark.parametrize(("thought", "told"), [(0, False), (7, True), (7, False)])
+def test_tokens_that_a_total_has_beside_prompt_and_answer_are_not_sampled(beside, thought, told):
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 1015 + thought, **beside}
+    usage |= {"completion_tokens_details": {"reasoning_tokens": thought}} if told else {}
+    with StubServer({**completion("x"), "usage": usage}) as server:
+        assert one(server).usage["completion_tokens"] == 5 + thought
 
 
 def test_every_counter_is_kept_and_what_tells_a_response_apart():
