@@ -253,7 +253,7 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     from gem.tasks.sources import has_cell, open_rows
     from gem.testing.audit_grader import unread_references
 
-    kind, _ = named_grader(grader)
+    kind, own_grader = named_grader(grader)
     rows, name, _ = open_rows(path, None)
     given = parse_columns(columns)
     there = has_cell(merge_rows(rows, name), answer_key)
@@ -265,7 +265,7 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
         if not there or columns:
             raise
         given = {"question": answer_key, "answer": answer_key}  # a file of references alone
-    tasks, _ = read_tasks(path, None, given, kind)
+    tasks, _ = read_tasks(path, None, given, kind, own_grader)
     bad = tasks.bad_rows()
     if bad:
         print(printable(tasks.describe_bad_rows(bad, most=len(bad))))

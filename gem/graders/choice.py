@@ -54,15 +54,11 @@ class ChoiceGrader(BoxedGrader):
         Raises:
             BadArgument: for a reference of another form.
         """
-        if not isinstance(reference, Mapping) or not {"choices", "answer"} <= set(reference):
-            raise BadArgument(
-                f"the reference is {reference!r:.80}; accepted by the choice grader: a mapping with choices "
-                "and answer"
-            )
+        (gold,) = self.read_golds(reference)
         chosen = read_letter(answer, reference["choices"])
         if chosen is None:
             return Score(0.0, False, None, "no choice")
-        right = chosen == reference["answer"]
+        right = chosen == gold
         return Score(float(right), right, chosen, "the right choice" if right else "another choice")
 
     @classmethod
@@ -82,7 +78,16 @@ class ChoiceGrader(BoxedGrader):
 
     @staticmethod
     def read_golds(reference: Any) -> Sequence[str]:
-        """Return the letter of the right choice."""
+        """Return the letter of the right choice.
+
+        Raises:
+            BadArgument: for a reference of another form.
+        """
+        if not isinstance(reference, Mapping) or not {"choices", "answer"} <= set(reference):
+            raise BadArgument(
+                f"the reference is {reference!r:.80}; accepted by the choice grader: a mapping with choices "
+                "and answer"
+            )
         return [reference["answer"]]
 
 

@@ -164,6 +164,11 @@ class CodeGrader(DataGrader):
         """Return the reader of the tests, which may be asserts about code that begins in the question."""
         return TestsReader(columns.question)
 
+    @staticmethod
+    def read_golds(reference: Any) -> Sequence[CodeTests]:
+        """Return the tests of a reference; see `read_tests`."""
+        return [read_tests(reference)]
+
     @classmethod
     def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
         """Return the score of a reply; info leaves out what differs between runs."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from gem.errors import NoVerdict, check_argument
+from gem.errors import BadArgument, NoVerdict, check_argument
 from gem.graders import MADE
 from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with
 from gem.graders.functions import FunctionGrader, JudgeByName, class_of
 from gem.specs import Rebuildable, Unwritable, check_accepted, write_value
+
+if TYPE_CHECKING:
+    from gem.tasks.sources import Read
 
 ROUNDING = 1e-12
 """What rounding may take from a value: 0.6 of 0.1 + 0.1 + 0.6 is 0.7499999999999999."""
@@ -100,7 +104,7 @@ class Rubric(Rebuildable):
         for name, grader in self.graders.items():
             try:
                 scores[name] = _grade_part(grader, answer, reference, question)
-            except NoVerdict as error:
+            except (NoVerdict, BadArgument) as error:  # the latter for a reference that it cannot read
                 if self.weights[name] or name == self.correct:
                     raise NoVerdict(f"the part {name} of the rubric gave no verdict: {error}") from error
                 missing[name] = str(error)
@@ -120,6 +124,14 @@ class Rubric(Rebuildable):
             {key: each for key, each in info.items() if each},
         )
 
+    def check_reader(self, read: Read) -> Read:
+        """Return a function that reads references as `read`, and refuses what a part cannot read.
+
+        It raises BadArgument with the part's name; a judge and a function read anything.
+        """
+        parts = ((name, type(part)) for name, part in self.graders.items() if isinstance(part, DataGrader))
+        return _CheckedReader(read, tuple(parts))
+
     def ping(self) -> None:
         """Ask each judge among the parts one plain question; see `JudgeByName.ping`."""
         for grader in self.graders.values():
@@ -131,6 +143,23 @@ class Rubric(Rebuildable):
         for grader in self.graders.values():
             if (close := getattr(grader, "close", None)) is not None:
                 close()
+
+
+@dataclass(frozen=True)
+class _CheckedReader:
+    """See `Rubric.check_reader`; of parts it has the classes, so that equal rubrics have equal ones."""
+
+    read: Read
+    parts: tuple[tuple[str, type[DataGrader]], ...]
+
+    def __call__(self, value: Any, row: Mapping[str, Any]) -> Any:
+        reference = self.read(value, row)
+        for name, part in self.parts:
+            try:
+                part.read_golds(reference)
+            except BadArgument as error:
+                raise BadArgument(f"the part {name} of the rubric cannot read it: {error}") from error
+        return reference
 
 
 def _open_grader(name: str, grader: Any) -> Grader:

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import pickle
+import re
 import sys
 import threading
 from concurrent.futures import Future
@@ -9,6 +10,7 @@ import pytest
 
 import gem
 from gem.agents.scripted import ScriptedAgent
+from gem.cli import main
 from gem.envs.data.named import data_task, named_kwargs
 from gem.errors import BadArgument, GemError, NoVerdict
 from gem.evals import evaluate, load_suite
@@ -97,6 +99,36 @@ def test_a_part_without_verdict_leaves_the_answer_without_one_unless_it_is_only_
         Rubric({"exact": "math", "broken": broken}, {"broken": 0}, correct="broken")("\\boxed{42}", "42")
     with pytest.raises(NoVerdict, match="from 0 to 1"):
         Rubric({"odd": lambda answer, reference: 7})("a", "b")
+
+
+def test_a_reference_that_a_part_cannot_read_is_no_verdict_of_it():
+    with pytest.raises(NoVerdict, match=r"the part num of the rubric gave no verdict: .*'Oslo'"):
+        Rubric({"words": "text", "num": "number"})("<answer>Oslo</answer>", "Oslo")
+    score = Rubric({"words": "text", "num": "number"}, {"num": 0})("<answer>Oslo</answer>", "Oslo")
+    assert (score.value, list(score.info["no_verdict"])) == (1.0, ["num"])
+
+
+@pytest.mark.parametrize(
+    ("parts", "row", "said"),
+    [
+        ("text number", {"answer": "Oslo"}, r"the part number of the rubric cannot read it: .*'Oslo'"),
+        ("text choice", {"answer": "Oslo"}, "the part choice .*a mapping with choices and answer"),
+        ("choice text", {"answer": "A", "choices": ["Oslo", "Rome"]}, "the part text .*"),
+        ("text code", {"answer": "Oslo"}, "the part code .*"),
+    ],
+)
+def test_rows_that_a_part_cannot_read_are_bad(parts, row, said, tmp_path, capsys):
+    (tmp_path / "q.jsonl").write_text(json.dumps({"question": "Capital of Norway?", **row}))
+    first, other = parts.split()
+    table = {first: {"grader": first}, other: {"grader": other, "weight": 0}}
+    with pytest.raises(BadArgument, match=said):
+        data_task("q.jsonl", table, folder=tmp_path)
+    (tmp_path / "r.toml").write_text("".join(f'[{part}]\ngrader = "{part}"\n' for part in table))
+    audit = ["audit", "--data", str(tmp_path / "q.jsonl"), "--grader", str(tmp_path / "r.toml")]
+    assert main(audit) == 1
+    assert re.search(said, capsys.readouterr().out)
+    (tmp_path / "q.jsonl").write_text('{"question": "6 times 7?", "answer": 42}')
+    assert data_task("q.jsonl", {"words": {"grader": "text"}, "num": {"grader": "number"}}, folder=tmp_path)
 
 
 def test_each_part_reads_the_answer_reference_and_question_as_alone():

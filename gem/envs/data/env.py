@@ -113,7 +113,7 @@ class DataEnv(DatasetEnv):
         if shuffle_choices and name != "choice":
             raise BadArgument(f"data:{name} cannot shuffle choices; accepted: data:choice.")
         self.kind, self._class, self.shuffle_choices = name, class_of(name), shuffle_choices
-        tasks, self.columns = read_tasks(data, split, given, name)
+        tasks, self.columns = read_tasks(data, split, given, name, grader)
         if digest is None:
             tasks.check()
         super().__init__(

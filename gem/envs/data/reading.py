@@ -8,21 +8,25 @@ from typing import Any
 
 from gem.errors import BadArgument
 from gem.graders.functions import class_of
+from gem.graders.rubric import Rubric
 from gem.tasks.columns import IMAGES, Columns, find_columns
 from gem.tasks.files import BadRow, place_of, scan
 from gem.tasks.sources import RowTasks, Source, is_empty, open_rows
 
 
 def read_tasks(
-    data: Source, split: str | None, given: Mapping[str, str], kind: str
+    data: Source, split: str | None, given: Mapping[str, str], kind: str, grader: Any = None
 ) -> tuple[RowTasks, Columns]:
     """Return the tasks of data, whose rows are not checked yet, and the columns that were found.
+
+    A row is bad too if a part of a `grader` that is a rubric cannot read its answer.
 
     Raises:
         MissingData, BadArgument: see `gem.tasks.sources.open_rows` and `gem.tasks.columns.find_columns`.
     """
     rows, name, folder = open_rows(data, split)
     columns = find_columns(merge_rows(rows, name, given.get("images")), given, kind, name)
+    read = class_of(kind).reader(columns, rows, name)
     tasks = RowTasks(
         name,
         rows,
@@ -30,11 +34,11 @@ def read_tasks(
         columns.answer,
         columns.images,
         folder,
-        class_of(kind).reader(columns, rows, name),
+        grader.check_reader(read) if isinstance(grader, Rubric) else read,
         columns.context,
         columns.id,
     )
-    numbered = getattr(tasks.read, "numbered", None)  # of a reader of choices
+    numbered = getattr(read, "numbered", None)  # of a reader of choices
     return tasks, columns if numbered is None else replace(columns, first=str(numbered))
 
 
