@@ -29,10 +29,13 @@ _LETTER = re.compile(
 _LETTER_AND_TEXT = re.compile(  # in words of which both must name the same choice
     r"\(?([A-Za-z])\)?\s*[,–-]\s*(.*)|(.*\S)\s*(?:\(([A-Za-z])\)|[,–-]\s*([A-Za-z]))[.)]?", re.DOTALL
 )
-_ANCHOR = re.compile(
-    r"(?:answer|choice|option)\s*(?:is|:)\s*:?\s*(?:option\s+|choice\s+)?\(?([A-Z])\)?(?![\w'])",
-    re.IGNORECASE,
+_STATEMENT = re.compile(
+    r"(?:answer|choice|option)\s*+(?:is\b|:)\s*+(?::\s*+)?+(?:(?:option|choice)\s++)?+", re.IGNORECASE
 )
+_STATEMENTS = 5  # that are tried, from the last back
+_STATED_LETTER = re.compile(r"\(?([A-Z]|[a-z](?=,\s))(?![\w'])")  # a word behind "a" makes it an article
+_MORE_LETTERS = re.compile(r"(?:\W++[A-Z]\b)++\W*+(?:$|(?:and|or)\b)|\W++(?:and|or)\W++[A-Z]\b")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)")
 
 
 class ChoiceGrader(BoxedGrader):
@@ -40,7 +43,8 @@ class ChoiceGrader(BoxedGrader):
 
     The answer is the content of the last ``\boxed{}`` or ``<answer>``, or else the reply itself, what stands
     after "the answer is", or the last line. It is a letter (``B``, ``(b)``, ``B. text``) or an option's text;
-    a letter alone is the letter of an option, even if another option's text is that letter.
+    a letter alone is the letter of an option, even if another option's text is that letter. A letter with
+    another option's text, or with further letters, is no choice.
     The reference is ``{"choices": [...], "answer": "B"}``; see `read_choice`.
     """
 
@@ -174,15 +178,33 @@ def read_letter(reply: str, choices: Sequence[str]) -> str | None:
     inside = boxed_or_tagged(reply)
     if inside is not None:
         return _choose(inside, choices)
+    plain = _drop_marks(reply)
+    for statement in [*_STATEMENT.finditer(plain)][: -_STATEMENTS - 1 : -1]:
+        stated = _read_statement(plain[statement.end() :].partition("\n")[0], choices)
+        if stated is not None:
+            return stated or None
     lines = [line for line in reply.splitlines() if line.strip()]
-    if not lines:
-        return None
-    if len(lines) == 1 and (chosen := _choose(lines[0], choices)) is not None:
+    return _choose(lines[-1], choices) if lines else None
+
+
+def _read_statement(text: str, choices: Sequence[str]) -> str | None:
+    """Return the letter that a line behind "the answer is" states, "" for more than one, None for none."""
+    if chosen := _choose(text, choices):
         return chosen
-    anchors = _ANCHOR.findall(_drop_marks(reply))
-    if anchors and anchors[-1].upper() in ascii_uppercase[: len(choices)]:
-        return str(anchors[-1].upper())
-    return _choose(lines[-1], choices)
+    match = _STATED_LETTER.match(text)
+    if match is None or match[1].upper() not in ascii_uppercase[: len(choices)]:
+        return _choose(_SENTENCE_END.split(text, maxsplit=1)[0], choices)
+    letter = match[1].upper()
+    others = _name_choices(text[match.end() : 2000].strip(" ,.:;)-–"), choices)
+    return "" if _names_more(match, choices) or (others and letter not in others) else letter
+
+
+def _names_more(match: re.Match[str], choices: Sequence[str]) -> bool:
+    """Return whether letters of further options stand behind that of a match, as in "A or B"."""
+    more = _MORE_LETTERS.match(match.string, match.end(1))
+    return more is not None and all(
+        each in ascii_uppercase[: len(choices)] for each in more[0] if each.isupper()
+    )
 
 
 def _drop_marks(text: str) -> str:
@@ -206,20 +228,20 @@ def _choose(text: str, choices: Sequence[str]) -> str | None:
         if both and beside in ascii_uppercase[: len(choices)]:
             return beside if beside in both else None
     named = _name_choices(text, choices)
-    if len(named) == 1 and others in ([], named):
-        return named[0]
-    return None if others or not letter else letter
+    if len(named) == 1 and (not others or _fold(text) == _fold(choices[ascii_uppercase.index(named[0])])):
+        return named[0]  # which may begin like a letter, as "A. Lincoln"
+    return letter if match and letter and not others and not _names_more(match, choices) else None
 
 
 def _drop_layout(text: str) -> str:
     return "".join(strip_markup(_drop_marks(text)).split())
 
 
-_READINGS: tuple[Callable[[str], str], ...] = (
-    str.strip,
-    _drop_layout,
-    lambda text: _drop_layout(text).casefold(),
-)
+def _fold(text: str) -> str:
+    return _drop_layout(text).casefold()
+
+
+_READINGS: tuple[Callable[[str], str], ...] = (str.strip, _drop_layout, _fold)
 
 
 def _name_choices(text: str, choices: Sequence[str]) -> list[str]:

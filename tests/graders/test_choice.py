@@ -65,6 +65,36 @@ def test_a_letter_that_is_also_the_text_of_another_choice_is_the_letter(answer, 
 
 
 @pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("The answer is a ribosome.", "B"),
+        ("The answer is a Ribosome. It reads RNA.", "B"),
+        ("The answer is a bit unclear", None),
+        ("Answer: ribosome", "B"),
+        ("Final answer: **the ribosome**\n\nIs there more?", "B"),
+        ("The answer is a", "A"),
+        ("The answer is b, because RNA is read there.", "B"),
+        ("The answer is (b) because RNA is read there.", "B"),
+        ("The answer is B because RNA is read there.", "B"),
+        ("The answer is B, A is too small.", "B"),
+        ("The answer is B: Y", "B"),
+        ("The answer is A. No, wait: the answer is B.", "B"),
+        ("The answer is B.\nThis choice is sound, and the answer is not A.", "B"),
+        ("\\boxed{A. ribosome}", None),
+        ("\\boxed{C. A ribosome}", None),
+        ("The answer is A, a ribosome.", None),
+        ("The answer is C a ribosome.", None),
+        ("The answer is A. B. C.", None),
+        ("The answer is A or B, I guess.", None),
+        ("The answer is A, B and C.", None),
+        ("\\boxed{A. B. C.}", None),
+    ],
+)
+def test_an_article_is_no_letter_and_two_letters_are_no_choice(reply, letter):
+    assert read_letter(reply, ["a nucleus", "a ribosome", "a membrane"]) == letter
+
+
+@pytest.mark.parametrize(
     "choices",
     [
         ["x > 3", "x < 3", "x = 3"],
