@@ -110,7 +110,7 @@ class OpenAIAgent(BaseAgent):
     }
     """Fields that the caller has set, and what to pass where a server refuses them."""
     harmless: ClassVar[tuple[str, ...]] = ("seed", "stream_options")
-    """Fields that are left out when a server refuses them, or their values."""
+    """Fields that are left out where a server's error names them, for good if it answers without them."""
     askers: ClassVar[frozenset[str]] = frozenset()
     """Fields that the asker sets: once the server has answered anyone, refusing one fails that ask alone."""
 
@@ -327,6 +327,7 @@ class OpenAIAgent(BaseAgent):
         for form in Form:
             if form > asking.form and retold(messages, form) != before:
                 asking.form, asking.refused = form, response.status < 500
+                asking.left_out.clear()
                 return True
         return False
 
@@ -476,6 +477,7 @@ class OpenAIAgent(BaseAgent):
         if not response.complaint:
             self._taken |= asking.sent
             self._keep_form(asking)
+            self._keep_left_out(asking)
         answer = reply(
             replace(
                 response,
@@ -496,6 +498,11 @@ class OpenAIAgent(BaseAgent):
             self._settings.form = Form.FILLED
             why = f"{self._address} refuses messages without text; {EMPTY!r} is sent instead."
             warnings.warn(why, stacklevel=2)
+
+    def _keep_left_out(self, asking: Asking) -> None:
+        for name in sorted(asking.left_out - self._settings.left_out):
+            self._settings.left_out.add(name)
+            warnings.warn(f"{self._address} refuses {name!r}; it is left out.", stacklevel=2)
 
     # -- what the server refuses
 
@@ -537,9 +544,7 @@ class OpenAIAgent(BaseAgent):
             return True
         for name in self.harmless:
             if (name in new and names(heard, name)) or (name in fields and refuses(heard, name)):
-                if name not in settings.left_out:
-                    settings.left_out.add(name)
-                    warnings.warn(f"{self._address} refuses {name!r}; it is left out.", stacklevel=2)
+                asking.left_out.add(name)  # on trial: the error may quote the conversation
                 return True
         return False
 
@@ -576,7 +581,8 @@ class OpenAIAgent(BaseAgent):
 
     async def _try(self, clients: Clients, asking: Asking) -> Said:
         ask = replace(asking.ask, messages=retold(asking.ask.messages, asking.form))
-        request = self._format.request(ask, self._settings, asking.limit)
+        settings = replace(self._settings, left_out=self._settings.left_out | asking.left_out)
+        request = self._format.request(ask, settings, asking.limit)
         asking.sent = set(request)
         # ASCII escapes, because an observation may hold lone surrogates, which have no UTF-8.
         body = json.dumps(request).encode("ascii")
@@ -665,6 +671,7 @@ class OpenAIAgent(BaseAgent):
 class Asking:
     """The state of an ask in flight: its token limit, the fields sent last, and the number of tries.
 
+    `left_out`: fields that it is sent without, as an error named them, beside those of the settings.
     `began`: when it was sent last, `before`: when the time before. `spared`: tries that do not count.
     `discarded`: token counts of the answers that were not usable.
     """
@@ -674,6 +681,7 @@ class Asking:
     clock: _Clock
     death: _Death
     sent: set[str] = field(default_factory=set)
+    left_out: set[str] = field(default_factory=set)
     tries: int = 0
     cuts: int = 0
     knocks: int = 0

@@ -542,6 +542,28 @@ def test_a_seed_that_was_taken_is_not_refused_by_an_error_that_names_it():
         assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize("why", ["blocked: 'which seed grows?'", "unknown topic: 'which seed grows?'"])
+def test_a_refused_conversation_that_names_a_field_costs_no_other_its_seed(why, status):
+    def answer(body):
+        return RawAnswer.error(status, why) if "grows" in json.dumps(body) else "fine"
+
+    with StubServer(answer) as server, agent_of(server, retries=0) as agent:
+        with pytest.raises(BatchBroken):
+            agent([ask(Message("user", "which seed grows?"))])
+        agent([ask()])
+    assert "seed" in server.requests[-1]
+
+
+def test_a_conversation_that_is_answered_in_another_form_costs_no_other_its_seed():
+    def answer(body):
+        return RawAnswer.error(400, "bad seed: \x01") if "u0001" in json.dumps(body) else "fine"
+
+    with StubServer(answer) as server:
+        assert one(server, ask(Message("user", "bad seed: \x01")), retries=0).text == "fine"
+    assert "seed" in server.requests[-1]
+
+
 def test_a_seed_that_is_refused_is_left_out_with_one_warning():
     with (
         StubServer(refusing("seed", "stream_options")) as server,
