@@ -27,6 +27,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from time import perf_counter, sleep
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
 from gem.content import Image, Text
@@ -491,19 +492,21 @@ def pack_outcomes(outcomes: list[Outcome]) -> bytes:
     plain = [(index, value, error and _packed_error(error)) for index, value, error in outcomes]
     file = BytesIO()
     try:
-        _OwnPickler(file).dump(plain)
+        _OwnPickler(file, pickle.HIGHEST_PROTOCOL).dump(plain)  # copies an array once
         return file.getvalue()
     except Exception:
         return pickle.dumps({index: _pack_outcome(index, *result) for index, *result in plain})
 
 
 class _OwnPickler(pickle.Pickler):
-    """Pickles what surely loads: no classes but those of gem's results."""
+    """Pickles what surely loads: no classes but numpy's and those of gem's results."""
 
     def reducer_override(self, value: Any) -> Any:
         """Refuse values of other classes."""
         kind = type(value)
-        if kind in _OWN or (kind is type and value in _OWN):
+        if kind in _NAMED:
+            kind = value
+        if kind in _OWN or f"{kind.__module__}.".startswith("numpy."):
             return NotImplemented
         raise pickle.PicklingError(kind)
 
@@ -570,6 +573,7 @@ class _PackedError(NamedTuple):
 
 
 _OWN = frozenset((Start, Step, Text, Image, _PackedError))
+_NAMED = (type, FunctionType, BuiltinFunctionType)  # pickled by module and name
 
 
 def _packed_error(error: Exception) -> _PackedError:

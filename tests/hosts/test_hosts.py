@@ -17,6 +17,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import pytest
 from host_envs import (
     Leaving,
@@ -35,7 +36,7 @@ from waiting import until
 import gem
 from gem import codec
 from gem.agents import ScriptedAgent
-from gem.core import Env
+from gem.core import Env, Step
 from gem.errors import BadArgument, EnvClosed, NoVerdict, WorkerDied
 from gem.hosts import processes, threads
 from gem.hosts.base import KINDS, Host, Outcome, auto_kind, make_host
@@ -569,6 +570,23 @@ def test_an_info_has_on_each_host_what_a_store_writes(kind: str, action: str, te
         assert (step.obs, step.info["turns"], fine.obs.split()[0]) == (action, (1, 2), "fine")
         assert str(codec.restored(codec.plain(step.info["it"]))).replace("'", "").startswith(text)
         assert call(host, 2, "introduce") == (None, 2)  # its worker goes on
+
+
+def test_no_numpy_value_is_loaded_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    arrays = [array, array[:, ::2], array.astype("f4,i2"), np.array([{"it": np.True_}, None])]
+    sent = Step("o", np.float64(1), np.False_, False, {"scalar": np.float32(0.5), "arrays": arrays})
+    loaded: list[bytes] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("pickle.loads", loaded.append)
+        message = processes.pack_outcomes([Outcome(0, sent, None)])
+    assert loaded == []
+    (outcome,) = processes.unpack_outcomes(message)
+    assert codec.plain(outcome.value) == codec.plain(sent)
+    assert outcome.value.info["arrays"][0].flags.writeable
+    others = Step("o", 0.0, False, False, {"array": np.array([Unloadable()])})
+    (outcome,) = processes.unpack_outcomes(processes.pack_outcomes([Outcome(0, others, None)]))
+    assert "Unloadable" in str(outcome.value.info["array"])
 
 
 @pytest.mark.parametrize("verb", ["sample_random_action", "solve"])
