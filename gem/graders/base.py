@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from gem.errors import NoVerdict
+from gem.errors import BadArgument, NoVerdict
 from gem.plugins import declares
 from gem.specs import Rebuildable
 
@@ -90,16 +91,31 @@ def check_score(score: Any) -> Score:
 
 
 def read_list(value: Any) -> Any:
-    """Return the list that a cell is as JSON text, of texts only, as in a CSV file; another cell unchanged.
+    """Return the list that a cell is as JSON text, as in a CSV file; another cell unchanged.
+
+    It begins with a text in quotes, because a list of numbers is more often a single answer.
 
     >>> read_list('["Oslo", "Kristiania"]'), read_list("[1, 2]")
     (['Oslo', 'Kristiania'], '[1, 2]')
+
+    Raises:
+        BadArgument: for a list in another notation, as Python's, or of other values.
     """
+    if not isinstance(value, str) or not _LIST.fullmatch(value):
+        return value
     texts: Any = None
-    if isinstance(value, str) and value.lstrip().startswith("["):
-        with suppress(ValueError, RecursionError):
-            texts = json.loads(value)
-    return texts if texts and all(isinstance(text, str) for text in texts) else value
+    with suppress(ValueError, RecursionError):
+        texts = json.loads(value)
+    if texts is None or not all(isinstance(text, str | int | float) for text in texts):
+        raise BadArgument(
+            f"the answer is {value!r:.80}, which is no JSON list of texts and numbers. If any value of it "
+            'is right, write it as JSON, such as ["Oslo", "Kristiania"]; if the whole is one answer, write '
+            "\\boxed{} around it"
+        )
+    return texts
+
+
+_LIST = re.compile(r"\s*\[\s*['\"].*\]\s*", re.DOTALL)
 
 
 class DataGrader(Rebuildable):

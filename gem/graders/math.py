@@ -11,9 +11,11 @@ that do not change its value. A reference that cannot be read is compared word f
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.graders.base import BOXED, UNDECIDED, BoxedGrader, Grader, Score
@@ -22,6 +24,10 @@ from gem.graders.mathematics.questions import copied, formed
 from gem.graders.mathematics.replies import final_answer, references
 from gem.graders.pool import Missing, WorkerLost, WorkerPool
 from gem.parsing import boxed
+
+if TYPE_CHECKING:
+    from gem.tasks.columns import Columns
+    from gem.tasks.sources import Read
 
 __all__ = [
     "MathGrader",
@@ -105,6 +111,11 @@ class MathGrader(BoxedGrader):
             why = reason
         return Score(0.0, False, excerpt, why)
 
+    @classmethod
+    def reader(cls, columns: Columns, rows: Sequence[Any], where: str) -> Read:
+        """Return the reader of references; in a file with semicolons it refuses ``3,5``, a pair or 3.5."""
+        return _read_with_points if getattr(rows, "delimiter", None) == ";" else cls.read_reference
+
     @staticmethod
     def read_golds(reference: Any) -> list[str]:
         """Return the texts of a reference; see `references`."""
@@ -179,6 +190,18 @@ class MathGrader(BoxedGrader):
             raise NoVerdict(f"the mathematics grader fails on a known good pair too: {lost}") from lost
         if not right:
             raise NoVerdict("the mathematics grader is wrong on a known good pair.")
+
+
+def _read_with_points(value: Any, row: Mapping[str, Any]) -> Any:
+    if isinstance(value, str) and (comma := _DECIMAL_COMMA.fullmatch(value.strip())):
+        raise BadArgument(
+            f"the answer is {value!r:.80}, in a file with semicolons: is it one number or two? Write "
+            f"{comma[1]}.{comma[2]} or ({comma[1]}, {comma[2]})"
+        )
+    return MathGrader.read_reference(value, row)
+
+
+_DECIMAL_COMMA = re.compile(r"([-+−]?(?![1-9]\d{0,2},\d{3}(?!\d))\d+),(\d+)\s*[%€$°A-Za-z]*")  # no 1,234
 
 
 def check_correct(answer: str, truth: Any) -> bool:

@@ -128,6 +128,7 @@ class FileRows(Sequence[Mapping[str, Any]]):
                 f"{path} is one file without splits, and split is {split!r}. Drop split=, or make a folder "
                 f"of that name with a file {split}.jsonl in it."
             )
+        self.delimiter: str | None = getattr(self._parts[0], "delimiter", None)  # of a CSV file
         self._ends = [sum(map(len, self._parts[: at + 1])) for at in range(len(self._parts))]
         self.checked: set[Any] = set()
         self.merged: dict[str, Any] = {}
@@ -376,8 +377,8 @@ class Table(_Lines):
         self.path = path
         text = decode(path, read_bytes(path, None))
         head = text.partition("\n")[0]
-        comma = "\t" if path.name.lower().endswith(".tsv") else max(",;\t", key=head.count)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
+        self.delimiter = "\t" if path.name.lower().endswith(".tsv") else max(",;\t", key=head.count)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, strict=True)
         self._cells: list[list[str]] = []
         self._lines = array("Q")
         line = 1

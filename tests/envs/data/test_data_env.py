@@ -1,3 +1,4 @@
+import csv
 import json
 
 import pytest
@@ -259,6 +260,9 @@ def test_an_example_that_is_asked_is_left_out_however_it_is_shown(row, settings)
         ("math", '["1/3", "0.5"]', ["0.5", "\\frac13"], "3"),
         ("number", '["7", "8 (apples)"]', ["7", "8"], "9"),
         ("math", "[1, 2]", ["[1, 2]"], "1"),
+        ("text", '["Oslo", 1912]', ["Oslo", "1912"], '["Oslo", 1912]'),
+        ("text", "[1912, 1913]", ["[1912, 1913]"], "1912"),
+        ("text", "\\boxed{['Oslo', 'Rome']}", ["['Oslo', 'Rome']"], "Oslo"),
     ],
 )
 def test_a_list_of_answers_may_be_json_text(kind, answer, rights, wrong):
@@ -268,6 +272,28 @@ def test_a_list_of_answers_may_be_json_text(kind, answer, rights, wrong):
         assert env.step(f"\\boxed{{{given}}}").reward == reward
     env.reset(idx=0)
     assert env.step(env.solve()).reward == 1
+
+
+@pytest.mark.parametrize("kind", ["text", "math", "number"])
+@pytest.mark.parametrize("cell", ["['Oslo', 'Rome']", "['Oslo' 'Rome']", '["Oslo", null]', '["Oslo", ["a"]]'])
+def test_a_list_that_is_no_json_of_texts_is_a_bad_row(kind, cell, tmp_path):
+    with (tmp_path / "q.csv").open("w") as file:
+        csv.writer(file).writerows([["question", "answer"], ["a", "7"], ["b", cell]])
+    with pytest.raises(
+        BadArgument, match=r"line 3: .*no JSON list.*\[\"Oslo\", \"Kristiania\"\]; if the whole"
+    ):
+        DataEnv(kind, tmp_path / "q.csv")
+
+
+@pytest.mark.parametrize("answer", ["3,5", "-0,125", "12,5 %", "1234,567"])
+def test_a_decimal_comma_in_a_file_with_semicolons_is_a_bad_row(answer, tmp_path):
+    (tmp_path / "q.csv").write_text(f"question;answer\na;{answer}\nb;1,234\nc;(3, 5)\n")
+    with pytest.raises(
+        BadArgument, match=r"1 of 3 rows .*\n  line 2: .*one number or two\? Write [-\d]+\.\d"
+    ):
+        DataEnv("math", tmp_path / "q.csv")
+    (tmp_path / "q.csv").write_text(f'question,answer\na,"{answer}"\n')
+    assert len(DataEnv("math", tmp_path / "q.csv").tasks) == 1
 
 
 def test_a_function_gets_the_cell_as_it_is():
