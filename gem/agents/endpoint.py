@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 
-from gem.errors import BadArgument, check_argument, check_count, check_seconds
+from gem.errors import BadArgument, check_argument, check_count
 from gem.hiding import hide_credentials, hide_secrets
 
 PUBLIC_URL = "https://api.openai.com/v1"
@@ -24,8 +25,8 @@ class Endpoint:
     `api_key_env`: the environment variable that holds the key; without it no key is sent.
     `headers`: further headers of each request.
     `concurrency`: the most requests in flight.
-    `timeout_s`: seconds for one answer, from the request to its last byte, streamed or not.
-    `connect_s`: seconds for the connection.
+    `timeout_s`: seconds for one answer, from the request to its last byte, streamed or not; None: no limit.
+    `connect_s`: seconds for the connection; None: no limit.
     `retries`: tries after the first one; up to twenty tries do not count if the server was too busy because
     it answered other asks.
     `backoff_s`: seconds before the second try; doubled each time, with jitter. A Retry-After from the server
@@ -38,8 +39,8 @@ class Endpoint:
     api_key_env: str = USUAL_KEY
     headers: Mapping[str, str] | None = field(default=None, repr=False)  # they may hold keys
     concurrency: int = 64
-    timeout_s: float = 600.0
-    connect_s: float = 10.0
+    timeout_s: float | None = 600.0
+    connect_s: float | None = 10.0
     retries: int = 5
     backoff_s: float = 0.5
     grace_s: float = 30.0
@@ -53,8 +54,11 @@ class Endpoint:
         """
         check_count("concurrency", self.concurrency)
         check_count("retries", self.retries, 0)
-        check_seconds("timeout_s", self.timeout_s, optional=False)
-        check_seconds("connect_s", self.connect_s, optional=False)
+        for name in ("timeout_s", "connect_s"):
+            value = math.inf if getattr(self, name) is None else getattr(self, name)
+            right = isinstance(value, Real) and float(value) > 0
+            check_argument(name, value, right, "seconds above 0, or None for no limit")
+            object.__setattr__(self, name, value)
         for name in ("backoff_s", "grace_s", "silence_s"):
             value = getattr(self, name)
             check_argument(name, value, isinstance(value, Real) and float(value) >= 0, "0 seconds or more")

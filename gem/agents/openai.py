@@ -42,7 +42,7 @@ from gem.agents.outcomes import (
 )
 from gem.agents.pace import Pace
 from gem.agents.responses import Responses
-from gem.agents.wire import EMPTY, Collector, Form, Settings, WireFormat, own_share, retold
+from gem.agents.wire import EMPTY, Collector, Form, Settings, WireFormat, own_share, retold, sent_arguments
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
 from gem.hiding import plain_address
@@ -190,7 +190,7 @@ class OpenAIAgent(BaseAgent):
             token_ids,
             self.extra,
         )
-        self._names_ends = False  # whether an answer of the server had a finish reason
+        self._names_ends: set[bool] = set()  # whether answers that had a finish reason had calls
         self._taken: set[str] = set()  # fields of requests that were answered
         self._clients: Clients | None = None
         self._places: AbstractAsyncContextManager[None] | None = None
@@ -446,7 +446,8 @@ class OpenAIAgent(BaseAgent):
             self._away_since = self._away_since or perf_counter()
         elif response.fault is None:
             self._away_since = None
-        self._names_ends = self._names_ends or response.end is not None
+        if response.end is not None:
+            self._names_ends.add(bool(response.calls))
         if is_overloaded(response):
             self._pace.busy(asking.began, min(response.retry_after_s, LONGEST_WAIT_S))
         verdict = judge(response).verdict
@@ -659,10 +660,16 @@ class OpenAIAgent(BaseAgent):
         )
 
     def _check_end(self, answer: Said) -> Said:
-        """Return an answer without a finish reason as one that was cut, if the server gave others one."""
+        """Return an answer without a finish reason as one that was cut, if the server gave others one.
+
+        Whole calls are not, unless it gave other calls one: some servers name the ends of texts alone.
+        """
         if answer.end is not None or answer.failed:
             return answer
-        if self._names_ends:
+        whole = answer.calls and all(
+            sent_arguments(call.arguments) == call.arguments for call in answer.calls
+        )
+        if True in self._names_ends if whole else self._names_ends:
             return Said("cut its answer short: it has no finish reason", Fault.CUT, usage=answer.usage)
         return replace(answer, extra={**answer.extra, "finish_reason": NO_END})
 

@@ -7,7 +7,7 @@ import pytest
 
 from gem.errors import NoVerdict
 from gem.record import Ask
-from gem.testing.stub_server import RawAnswer, StubServer, response
+from gem.testing.stub_server import RawAnswer, StubServer, completion, response
 
 OpenAIAgent = pytest.importorskip("gem.agents.openai", exc_type=ImportError).OpenAIAgent
 END = {"index": 0, "delta": {}, "text": "", "finish_reason": "stop"}
@@ -74,6 +74,25 @@ def test_a_whole_body_without_an_end_counts_as_half_a_stream_does(api):
         lost = answer_of(agent)
     assert (marked.text, marked.extra["finish_reason"], whole.text) == ("ye", "none", "yes")
     assert "it has no finish reason" in str(lost)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ends", "text"),
+    [
+        ("{}", ["stop"], ""),
+        ("{}", ["stop", "tool_calls"], None),
+        ('{"a": ', ["stop"], None),
+        ("", ["stop"], None),
+    ],
+)
+def test_whole_calls_need_no_end_where_the_server_names_that_of_texts_alone(arguments, ends, text):
+    calls = [{"id": "c", "type": "function", "function": {"name": "add", "arguments": arguments}}]
+    with StubServer() as server, agent_of(server, stream=False) as agent:
+        for end in ends:
+            server.answer = completion("yes", end, tool_calls=calls if end == "tool_calls" else [])
+            assert answer_of(agent).text == "yes"
+        server.answer = completion(None, None, tool_calls=calls)
+        assert getattr(answer_of(agent), "text", None) == text
 
 
 def test_a_server_that_never_names_an_end_is_scored_and_marked():
