@@ -18,11 +18,13 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from gem import Env, Start, Step
 from gem.agents.base import BatchBroken
 from gem.agents.hugging_face import HuggingFaceAgent
+from gem.agents.openai import PLAIN_QUESTION
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, StoreError
 from gem.record import Ask, StopReason
 from gem.rollout import Job, Runner
 from gem.tokens.chat_template import ChatTemplateRenderer
+from gem.tokens.renderer import render
 from gem.tokens.rows import rows
 
 CONTEXT = 512
@@ -682,3 +684,10 @@ def test_the_page_does_what_it_shows(protocol, tmp_path, monkeypatch):
         assert server.label == "2"
     assert {turn.policy_version for episode in names["episodes"] for turn in episode.turns} == {1}
     assert sum(sum(row.mask) for row in names["batch"]) > 0
+
+
+def test_a_plain_question_is_the_same_in_place_of_an_ask_that_is_rendered_and_of_another():
+    agent = TokenServerAgent("http://127.0.0.1:1/v1", RENDERER, model="tiny")
+    rendered = agent.ask_instead(ask(held=(1, 2)), same=True)
+    sent = agent.ask_instead(replace(ask(held=(1, 2)), messages=(), fresh=0))
+    assert render(RENDERER, rendered) == sent.held == RENDERER.prompt((PLAIN_QUESTION,))
