@@ -128,7 +128,9 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
         BadArgument: for a column that is not there, and when question or answer cannot be found.
     """
     check_names(given)
-    names = {str(name).casefold().replace(" ", "_").replace("-", "_"): str(name) for name in row}
+    own = list(map(str, row))  # of two that differ in case, the name as it is known, or else the first
+    names = {name.casefold().replace(" ", "_").replace("-", "_"): name for name in reversed(own)}
+    names |= {name: name for name in own if name in names}
 
     def find(known: Iterable[str], taken: Iterable[str | None] = ()) -> str | None:
         for name in known:

@@ -9,9 +9,12 @@ import pytest
 from gem import cli
 from gem.content import Image, Text
 from gem.core import Env, Start, Step
+from gem.envs.kit.dataset import DatasetEnv
 from gem.envs.kit.text_game import Play, TextGame
 from gem.errors import BadArgument
+from gem.graders.text import TextGrader
 from gem.registry import EnvSpec
+from gem.tasks.sources import load
 from gem.testing import EchoEnv, audit, audit_env
 from gem.testing.audit import CANDIDATES, FEWEST_EPISODES
 from gem.testing.card import Card, Played, Spread, read_cards, tokens, write_cards
@@ -234,6 +237,27 @@ def test_without_solver_and_random_actor_the_rest_is_audited():
     }
     assert {check.name for check in card.findings} == {"seeds differ"}
     assert card.first == Spread(8, 8, 8)  # four of text, 2 x 2 patches
+
+
+def test_a_secret_in_a_property_is_found():
+    rows = [{"problem": f"What is word {number}?", "answer": f"w{number * 7919}"} for number in range(40)]
+
+    class Words(DatasetEnv):
+        def __init__(self):
+            super().__init__(load(rows), TextGrader())
+
+        @property
+        def secret(self):
+            raise ZeroDivisionError
+
+    class Telling(Words):
+        def show(self, task):
+            return f"{task.question} It is {task.reference}."
+
+    checks = [
+        {check.name: check.open for check in audit_env(env, **QUICK).checks} for env in (Words, Telling)
+    ]
+    assert [each["nothing leaks"] for each in checks] == [False, True]
 
 
 def test_an_oracle_may_find_its_answer_in_the_question_but_not_in_info():

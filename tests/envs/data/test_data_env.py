@@ -338,6 +338,19 @@ def test_the_number_of_the_first_choice_is_known_said_or_asked_for():
         DataEnv("choice", winogrande("1"), columns="first=2")
 
 
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        ("question answer Answer", "answer"),
+        ("question Answer answer", "answer"),
+        ("question Answer ANSWER", "Answer"),
+    ],
+)
+def test_of_two_columns_that_differ_in_case_the_known_name_or_the_first_counts(names, chosen):
+    env = DataEnv("text", [dict.fromkeys(names.split(), "a")])
+    assert env.columns.answer == chosen
+
+
 def test_too_many_examples_are_a_mistake():
     with pytest.raises(BadArgument, match="has 101 examples"):
         gem.make("data:text", data=PLAIN, few_shot=[PLAIN[0]] * 101)
