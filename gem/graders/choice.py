@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from string import ascii_uppercase
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
@@ -18,6 +18,9 @@ from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking, strip_ma
 from gem.tasks.columns import Columns
 from gem.tasks.files import scan
 from gem.tasks.sources import cell, has_cell
+
+Numbered: TypeAlias = int | Literal["none"] | None
+"""The number of the first option; "none" where answers are texts of options, even if they are labels too."""
 
 LONGEST = 20_000  # characters at the end of a reply in which an answer is looked for
 _MARKS = re.compile(r"\*\*|[$`]")
@@ -77,7 +80,7 @@ class ChoiceGrader(BoxedGrader):
                 f"{where} has no column of choices; name it: --columns choices=COLUMN, or A+B+C+D."
             )
         if columns.first is not None:
-            return ChoiceReader(columns.choices, int(columns.first))
+            return ChoiceReader(columns.choices, "none" if columns.first == "none" else int(columns.first))
         return ChoiceReader(columns.choices, _find_first_number(rows, columns, where))
 
     @staticmethod
@@ -97,10 +100,10 @@ class ChoiceGrader(BoxedGrader):
 
 @dataclass(frozen=True)
 class ChoiceReader:
-    """A function that makes the reference of a row with choices; `numbered` is the first option's number."""
+    """A function that makes the reference of a row with choices; see `read_choice`."""
 
     choices: str
-    numbered: int | None = None
+    numbered: Numbered = None
 
     def __call__(self, value: Any, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return the reference of a ChoiceGrader.
@@ -121,8 +124,8 @@ def options(row: Mapping[str, Any], choices: str) -> Any:
     return texts
 
 
-def _find_first_number(rows: Any, columns: Columns, where: str) -> int | None:
-    """Return the number of the first option where answers are numbers; bad rows are left out.
+def _find_first_number(rows: Any, columns: Columns, where: str) -> Numbered:
+    """Return how answers are read, as `first_number` does; bad rows are left out.
 
     Raises:
         BadArgument: see `first_number`.
@@ -132,7 +135,10 @@ def _find_first_number(rows: Any, columns: Columns, where: str) -> int | None:
         with suppress(BadArgument):
             if isinstance(row, Mapping) and columns.answer is not None and columns.choices is not None:
                 answer, option = cell(row, columns.answer), options(row, columns.choices)
-                read_choices(option)
+                if str(answer).strip().isdecimal():
+                    read_choices(option)
+                else:
+                    read_choice(answer, option)
                 answers.append(answer)
                 choices.append(option)
     try:
@@ -289,24 +295,23 @@ def read_choices(value: Any) -> tuple[list[str], list[str]]:
     return _drop_labels([str(each).strip() for each in texts]), [str(each).strip() for each in labels]
 
 
-def read_choice(answer: Any, choices: Any, numbered: int | None = None) -> dict[str, Any]:
+def read_choice(answer: Any, choices: Any, numbered: Numbered = None) -> dict[str, Any]:
     """Return the reference of a ChoiceGrader.
 
     Args:
         answer: the right option: its label, its text, or its number.
         choices: the options; see `read_choices`.
-        numbered: the number of the first option, where a text of digits is a number of an option; a whole
-            number that is no text always is.
+        numbered: the number of the first option, where digits are the number of an option; "none" where an
+            answer that is both a text and a label is the text. None where it is the label.
 
     Raises:
         BadArgument: when the answer is not among the choices.
     """
     texts, labels = read_choices(choices)
     text = str(answer).strip()
-    bare = text.strip("().").casefold()
-    places = [at for at, label in enumerate(labels) if label.casefold() == bare]
-    if not places and (numbered is not None or isinstance(answer, int)) and text.isdecimal():
-        at = int(text) - (numbered or 0)
+    places = [] if numbered == "none" and text in texts else _find_labels(text, labels)
+    if not places and isinstance(numbered, int) and text.isdecimal():
+        at = int(text) - numbered
         places = [at] if 0 <= at < len(texts) else []
     elif not places:
         places = [ascii_uppercase.index(letter) for letter in _name_choices(text, texts)]
@@ -316,33 +321,48 @@ def read_choice(answer: Any, choices: Any, numbered: int | None = None) -> dict[
     if len(places) != 1:
         raise BadArgument(
             f"the answer is {answer!r:.80}, which is {'more than one' if places else 'none'} of the choices "
-            f"{', '.join(map(repr, texts))[:200]}; accepted: a letter, a text, or a number from "
-            f"{numbered or 0}"
+            f"{', '.join(map(repr, texts))[:200]}; accepted: a letter, a text, or a number "
+            + (f"from {numbered}" if isinstance(numbered, int) else "with --columns first=0 or first=1")
         )
     return {"choices": texts, "answer": ascii_uppercase[places[0]]}
 
 
-def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> int | None:
+def _find_labels(text: str, labels: Sequence[str]) -> list[int]:
+    bare = text.strip("().").casefold()
+    return [at for at, label in enumerate(labels) if label.casefold() == bare]
+
+
+def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> Numbered:
     """Return the number of the first option where all answers of a data set are numbers of options.
 
-    Otherwise return None. They are numbers if all are digits and not all of them are texts of options. They
-    begin at 1 if one is the number of options and none is 0. Numbers that are no texts begin at 0 otherwise.
+    They are numbers if all are digits, not all are labels and not all are texts of options. They begin at 1
+    if one is the number of options and none is 0. Numbers that are no texts begin at 0 otherwise. Return
+    "none" where all digits are texts, or where labels are texts too and others are no labels; else None.
 
     Raises:
-        BadArgument: when texts of digits may begin at 0 or at 1.
+        BadArgument: when digits may be texts of options or their numbers, and when texts of digits may begin
+            at 0 or at 1.
     """
-    texts = [str(each).strip() for each in answers]
-    if not texts or not all(text.isdecimal() for text in texts):
+    rows = [(str(key).strip(), *read_choices(each)) for key, each in zip(answers, choices, strict=True)]
+    labels_in_texts = [text in texts for text, texts, labels in rows if _find_labels(text, labels)]
+    if len(labels_in_texts) == len(rows):
         return None
-    options = [read_choices(each) for each in choices]
-    if all(text in labels for text, (_, labels) in zip(texts, options, strict=True)):
-        return None
-    if not isinstance(answers[0], int) and all(
-        text in each for text, (each, _) in zip(texts, options, strict=True)
-    ):
-        return None
-    numbers = [int(text) for text in texts]
-    past = any(number == len(each) for number, (each, _) in zip(numbers, options, strict=True))
+    if not all(text.isdecimal() for text, _, _ in rows):
+        return "none" if labels_in_texts and all(labels_in_texts) else None
+    numbers = [int(text) for text, _, _ in rows]
+    if all(text in texts for text, texts, _ in rows):
+        places = [texts.index(text) for text, texts, _ in rows]
+        for start in (0, 1):
+            indices = [number - start for number in numbers]
+            if indices != places and all(
+                at in range(len(row[1])) for at, row in zip(indices, rows, strict=True)
+            ):
+                raise BadArgument(
+                    "the answers are texts of choices, and may be their numbers too. Say which: --columns "
+                    "first=none for texts, first=0 or first=1 (in Python columns={...})."
+                )
+        return "none"
+    past = any(number == len(texts) for number, (_, texts, _) in zip(numbers, rows, strict=True))
     if isinstance(answers[0], str) and not past and 0 not in numbers:
         raise BadArgument(
             f"the answers are numbers of choices from {min(numbers)} to {max(numbers)}, and the first choice "

@@ -35,7 +35,7 @@ class Columns:
 
     `answer` is the reference, or the tests of a program. `context` stands before the question. `choices` is
     a column of lists, or columns of one option each, joined with ``+``. `first` is no column: it is ``0`` or
-    ``1``, the number of the first choice where answers are numbers.
+    ``1``, the number of the first choice where answers are numbers, or ``none`` where they are texts.
     """
 
     question: str
@@ -62,7 +62,9 @@ class Columns:
             for name, value in (("choices", self.choices), ("pictures", self.images))
             if value
         ]
-        if self.first is not None:
+        if self.first == "none":
+            texts.append("answers are texts of choices")
+        elif self.first is not None:
             texts.append(f"the first choice has the number {self.first}")
         texts.append(f"ids: {self.id!r}" if self.id else "ids: the numbers of rows, from 0")
         return "; ".join(texts)
@@ -143,7 +145,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
         return None
 
     first = given.get("first")
-    check_argument("first", first, first is None or str(first) in ("0", "1"), "0, 1")
+    check_argument("first", first, first is None or str(first) in ("0", "1", "none"), "0, 1, none")
     for name, column in given.items():
         if name == "first":
             continue

@@ -130,11 +130,15 @@ def test_layout_is_no_part_of_a_choice_but_brackets_are(reply, letter):
     [
         ("B", ["x", "y"], None, "B"),
         ("y", ["x", "y"], None, "B"),
-        (1, ["x", "y"], None, "B"),
-        (1, ["1", "2"], None, "B"),
+        (1, ["x", "y"], 0, "B"),
+        (1, ["1", "2"], None, "A"),
         ("1", ["1", "2"], None, "A"),
         ("1", ["1", "2"], 0, "B"),
         ("1", ["x", "y"], 1, "A"),
+        (1, [2.5, 5, 10, 1], None, "D"),
+        ("A", ["C", "B", "A"], None, "A"),
+        ("A", ["C", "B", "A"], "none", "C"),
+        ("(a)", ["C", "B", "A"], "none", "A"),
         ("2", {"text": ["x", "y"], "label": ["1", "2"]}, None, "B"),
         ("y", '["x", "y"]', None, "B"),
         ("B)21.5", ["A)21", "B)21.5"], None, "B"),
@@ -162,8 +166,30 @@ def test_answers_of_a_whole_data_set_tell_where_numbers_begin():
     with pytest.raises(BadArgument, match="first=0, or first=1"):
         first_number(["1", "1", "1"], two)
     assert first_number(["A", "1", "1"], two) is None
-    assert first_number(["3", "4"], [["3", "4"], ["3", "4"]]) is None
-    assert first_number([0, 1], [["0", "1"], ["0", "1"]]) == 0
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_numbers_that_are_texts_of_choices_are_texts_or_asked_about(kind):
+    def read(answers, *choices):
+        return first_number(list(map(kind, answers)), choices)
+
+    assert read([3, 4], ["3", "4"], ["3", "4"]) == "none"
+    assert read([0, 1], ["0", "1"], ["0", "1"]) == "none"  # the number and the text are the same choice
+    assert read([2, 9], ["1", "2", "3"], ["8", "9"]) == "none"
+    assert read([1, 0], ["3", "4"], ["0", "1"]) == 0
+    for answers in ([2, 1], [2, 0]):
+        with pytest.raises(BadArgument, match="first=none for texts, first=0 or first=1"):
+            read(answers, [0, 1, 2, 3], [3, 2, 1, 0])
+    with pytest.raises(BadArgument, match="first=none"):
+        read([2, 1], ["1", "2", "3", "4"], ["4", "3", "2", "1"])
+
+
+def test_letters_that_are_texts_of_choices_are_texts_where_others_are_no_letters():
+    letters, words = ["C", "B", "A"], ["x", "y"]
+    assert first_number(["A", "y"], [letters, words]) == "none"
+    assert first_number(["A", "B"], [letters, words]) is None
+    assert first_number(["A", "y", "B"], [letters, words, words]) is None
+    assert first_number(["y"], [words]) is None
 
 
 @pytest.mark.parametrize(

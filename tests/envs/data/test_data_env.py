@@ -334,7 +334,7 @@ def test_the_number_of_the_first_choice_is_known_said_or_asked_for():
         assert env.step(f"\\boxed{{{key}}}").reward == 1
         assert f"1?\n\nA. x\nB. y\n\n\\boxed{{{key}}}" in obs  # the example is read as the data is
         assert f"the first choice has the number {'01'[key == 'A']}" in env.about
-    with pytest.raises(BadArgument, match="first is '2'; accepted: 0, 1"):
+    with pytest.raises(BadArgument, match="first is '2'; accepted: 0, 1, none"):
         DataEnv("choice", winogrande("1"), columns="first=2")
 
 
@@ -349,6 +349,27 @@ def test_the_number_of_the_first_choice_is_known_said_or_asked_for():
 def test_of_two_columns_that_differ_in_case_the_known_name_or_the_first_counts(names, chosen):
     env = DataEnv("text", [dict.fromkeys(names.split(), "a")])
     assert env.columns.answer == chosen
+
+
+def test_an_answer_is_the_number_of_a_choice_where_all_are_numbers_alone():
+    def keys(*rows, columns=None):
+        rows = [{"question": f"{n}?", "choices": each, "answer": key} for n, (each, key) in enumerate(rows)]
+        env = DataEnv("choice", rows, columns=columns)
+        return "".join(env.reset(idx=idx) and env.answer["answer"] for idx in range(len(rows))), env.about
+
+    legs = ([1, 2, 3, 4], 2), ([4, 3, 2, 1], 1)
+    with pytest.raises(BadArgument, match="first=none for texts"):
+        keys(*legs)
+    assert keys(*legs, columns="first=0")[0] == "CB"
+    told, about = keys(*legs, columns="first=none")
+    assert told == "BD"
+    assert "answers are texts of choices" in about
+    assert keys(([2.5, 5, 10, 1], 2.5), ([2.5, 5, 10, 1], 1))[0] == "AD"
+    assert keys((["C", "B", "A", "D"], "A"), (["x", "y"], "y"))[0] == "CB"
+    with pytest.raises(BadArgument, match=r"1 of 3 rows(.|\n)*row 2: the answer is -1"):
+        keys((["x", "y"], 0), (["x", "y"], 1), (["x", "y"], -1))
+    with pytest.raises(BadArgument, match=r"row 0: .* or a number with --columns first=0 or first=1"):
+        keys((["x", "y"], 1), (["x", "y"], "A"))
 
 
 def test_too_many_examples_are_a_mistake():
