@@ -26,6 +26,11 @@ _FENCE = re.compile(  # at the beginning of a line, or right behind thinking
 _STYLES = "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol"
 STYLES = frozenset(_STYLES.split("|"))
 STYLED = re.compile(rf"\\(?:{_STYLES})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
+APART_SIGN = re.compile(  # a number's, and what parts it from the number; no difference, range or dash
+    r"[-−–‐‑](?<![^\s:=<>≤≥≈~(\[{,$*^\"'“‘].)"
+    r"(?:(?<=[-−])(?=(?:US)?\\?[$€£¥₹]?\.?\d)|(?<![\d)\]}!π%]\s.)(?<!\b[B-HJ-Zb-z]\s.)(?!(?<=\w\s.)\s)"
+    r"(?:\s|~|\\[ ,;:!]|\\left(?=\()|[({](?=[^(){}+−-]*[)}]))*)(?P<money>(?:US)?\\?[$€£¥₹]\s?)?(?=\.?\d)"
+)
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _LAYOUT = (
     (re.compile(r"\\(?:[ ,;:>]|q?quad(?![a-zA-Z]))"), " "),

@@ -18,9 +18,11 @@ from typing import Any, ClassVar
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics import number_words
+from gem.graders.mathematics.languages import ANNOUNCED
 from gem.graders.mathematics.nouns import is_unit_or_noun
+from gem.graders.mathematics.replies import final_answer
 from gem.graders.mathematics.units import read_unit
-from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
+from gem.parsing import APART_SIGN, boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
 
 LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read
@@ -42,8 +44,8 @@ _UNITS = re.compile(  # up to the last that is raised
     rf"(?:\s*(?:/|\*|·|⋅|\\cdot(?![a-z])|\\,)\s*|[\s~]+)){{0,6}}[A-Za-zµΩÅ]{{1,20}}{_RAISED.pattern}(?!\s*[-+−=^])"
 )
 _MINUS = re.compile(  # behind other words it may be a difference
-    r"(\A\s*|[:=(,$*]\s*|\b(?:is|are|was|were|be|equals?|of|to|at|or|about|exactly|approximately)\s+)minus\s+(?=[$€£]?\.?\d)"
-    r"|\bnegative\s+(?=[$€£]?\.?\d)|(?<![\w.)\]}])[–‐‑](?=[$€£]?\.?\d)",
+    r"(\A\s*|[:=(,$*]\s*|\b(?:is|are|was|were|be|equals?|of|to|at|or|about|exactly|approximately)\s+)minus\s+(?=[({]?[$€£]?\.?\d)"
+    r"|\bnegative\s+(?=[({]?[$€£]?\.?\d)",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(
@@ -73,7 +75,8 @@ _BEFORE = re.compile(  # a number behind these is a part of something else
     rf"(?:\d[:.]|(?<![\d(,.])\d+,|frac\s*\{{(?:[^{{}}]{{0,24}}\}}\s*\{{)?\s*|(?:[\^√_±]|\\pm)\s*[({{]?\s*"
     rf"|\b{_FUNCTION}\s*(?:\[\d*\]|_\s*\{{?\w{{1,4}}\}}?)?\s*[({{]?\s*"
     rf"|(?:[\d)}}!π]|{_GREEK}|{_LETTER})"
-    r"(?:[-+−]\s*|[ \t]+[-+−]\s+|[ \t]*(?:[*/×·⋅]|\\(?:cdot|times|div)(?![a-z]))\s*))\Z"
+    r"(?:[-+−]\s*|[ \t]+[-+−]\s+|[ \t]*(?:[*/×·⋅]|\\(?:cdot|times|div)(?![a-z]))\s*)"
+    r"(?:(?:\\left)?[({]\s*)?|[-−]\s*[({]\s*[-−]\s*)\Z"
 )
 _BEHIND = re.compile(  # and so is one before these
     r"[:.]\d|_\{?\w|[₀-₉]|[ \t~]*(?:\\[,;:! ][ \t]*)*(?:\^(?!\s*\{?\s*\\circ)|[√π]"
@@ -88,12 +91,13 @@ _ENDINGS = ("st", "nd", "rd", "th", "am", "pm")
 class NumberGrader(BoxedGrader):
     r"""A grader that compares a number with the number of a reference.
 
-    The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, or else the last one of the
-    reply. The reference is a number, a text with one number (``9 (apples)``), the end of a solution after
-    ``####``, or a list of these, any of which is accepted.
+    The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, else the last one of what
+    the reply says is its answer ("The answer is 18."), else the last one of the reply. The reference is a
+    number, a text with one number (``9 (apples)``), the end of a solution after ``####``, or a list of
+    these, any of which is accepted.
     """
 
-    name = "number/2"
+    name = "number/3"
     answer_form: ClassVar[str] = "Give your final answer as a number inside \\boxed{}."
     criterion: ClassVar[str] = "the same number"
 
@@ -130,10 +134,20 @@ def answered_number(reply: str, question: str = "", unit: str = "") -> tuple[Fra
     """Return the number of a reply and the text that it was read from; None where there is none."""
     reply = drop_thinking(reply)[-LONGEST:]
     inside = boxed_or_tagged(reply)
-    numbers = find_numbers(reply if inside is None else inside, question, unit)
     if inside is not None:
+        numbers = find_numbers(inside, question, unit)
         return (numbers[0] if len(numbers) == 1 else None), inside
+    numbers = _find_announced(reply, question, unit) or find_numbers(reply, question, unit)
     return (numbers[-1], str(numbers[-1])) if numbers and numbers[-1] is not None else (None, None)
+
+
+def _find_announced(reply: str, question: str, unit: str) -> list[Fraction | None]:
+    """Return the numbers of what a reply says is its answer; where there are several, read as sentences."""
+    *_, start = [-1, *(match.start() for match in ANNOUNCED.finditer(reply))]
+    numbers = find_numbers(reply[start:], question, unit) if start >= 0 else []
+    if len(numbers) > 1 and (stated := final_answer(reply)[0]) is not None:
+        numbers = find_numbers(stated, question, unit)
+    return numbers
 
 
 def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction | None]:
@@ -184,7 +198,7 @@ def _write_plainly(text: str, unit: str) -> str:
     text = _MIXED.sub(_write_mixed, text)
     for _ in range(2):  # 2 hundred thousand
         text = _SCALED.sub(lambda match: _write_scaled(match, unit), text)
-    return _MINUS.sub(r"\1-", text).replace("\\$", "$")
+    return APART_SIGN.sub("-", _MINUS.sub(r"\1-", text)).replace("\\$", "$")
 
 
 def _write_mixed(match: re.Match[str]) -> str:

@@ -13,22 +13,21 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Grader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
+from gem.parsing import APART_SIGN, boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
 
 LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
 _CLOSED = ("yes", "no", "noanswer")
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
+_GROUPED = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # by hundreds too, as in India
 _SCALED = re.compile(
     r"(?<![\d.])(?P<number>\d{1,15}(?:\.\d{1,15})?)\s+(?P<scale>thousand|million|billion|trillion)\b",
     re.IGNORECASE,
 )
 _PERCENT = re.compile(r"(?<=\d) ?(?:percent|per cent)\b", re.IGNORECASE)
-_SIGN = re.compile(r"(?<!\S)[-−](?=\d)")
 _DASHES = "-‐‑–"
-_BETWEEN = re.compile(rf"(?<=\d)[{_DASHES}./:](?=\d)")
-_BETWEEN_NAMES = str.maketrans({".": "\x01", "/": "\x02", ":": "\x03", **dict.fromkeys(_DASHES, "\x05")})
+_BETWEEN = re.compile(rf"[{_DASHES}./:,*^](?<=\d.)(?=\d|(?<=\^)[{{( \x04]+\d)")
+_BETWEEN_NAMES = str.maketrans("./:,*^" + _DASHES, "\x01\x02\x03\x0e\x0f\x10" + "\x05" * len(_DASHES))
 _SYMBOL = re.compile(  # C++, C#, Canal+, the grade B-
     r"(?<=\w)\++(?![\w+])|(?<=[A-Za-z])#(?![\w#])|(?<![\w-])(?:[A-FO]|AB)[-−](?![\w-])"
 )
@@ -53,7 +52,7 @@ class TextGrader(DataGrader):
     and ``\textbf{}``, make no difference.
     """
 
-    name = "text/1"
+    name = "text/2"
     answer_form: ClassVar[str] = BOXED
     criterion: ClassVar[str] = "the words of an answer, but for case, articles and punctuation"
 
@@ -237,14 +236,20 @@ def _protect(text: str) -> str:
     The point of a decimal is no punctuation, nor is what makes a time, a fraction or a range, or C++ of C.
     """
     text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
-    return _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), _SIGN.sub("\x04", text))
+    text = APART_SIGN.sub(" \x04\\g<money>", _join_groups(text))
+    return _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), text.replace("**", "^"))
+
+
+def _join_groups(text: str) -> str:
+    """Write 1,000 as 1000."""
+    return _GROUPED.sub(lambda number: number[0].replace(",", ""), text) if "," in text else text
 
 
 def _alike(text: str) -> str:
     """Normalise, and write numbers, ordinals and accented letters in one way."""
     text = unicodedata.normalize("NFKC", drop_invisible(text))
     text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
-    text = _GROUPED.sub(lambda number: number[0].replace(",", ""), text)
+    text = _join_groups(text)
     text = _PERCENT.sub("", _SCALED.sub(number_words.write_out_scale, text)).replace(" & ", " and ")
     text = _HYPHEN.sub(" ", text)
     folded = unicodedata.normalize("NFKD", text.casefold())

@@ -29,7 +29,29 @@ FIVE_UNITS = (
         "5 m^2.",
     ),
 )
-MINUS_THREE = ("minus 3", r"\text{minus }3", "x = minus 3", "negative 3", "–3", r"-\text{3}", "minus three")
+APART_SIGNS = (
+    r"-(3)",
+    r"-\,3",
+    r"-{3}",
+    r"-\left(3\right)",
+    "-~3",
+    r"-\$3",
+    "$-$3",
+    "– 3",
+    "−(3 m)",
+    "minus (3)",
+    "-US$3",
+)
+MINUS_THREE = (
+    *APART_SIGNS,
+    "minus 3",
+    r"\text{minus }3",
+    "x = minus 3",
+    "negative 3",
+    "–3",
+    r"-\text{3}",
+    "minus three",
+)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +79,11 @@ MINUS_THREE = ("minus 3", r"\text{minus }3", "x = minus 3", "negative 3", "–3"
         ("\\boxed{-1 234 567.5 km}", "-1234567.5"),
         ("So it is 12 500.", 12500),
         ("The temperature is minus 3 degrees.", -3),
+        ("It is -(3).", -3),
+        ("The answer is 18 dollars per day (9 eggs × $2).", 18),
+        ("The answer is 9 * 2 = 18 (in 2 steps).", 18),
+        ("The answer is 2. No wait, it is 18.", 18),
+        ("Final answer: 18\n\nLet me know if step 2 is unclear!", 18),
     ],
 )
 def test_the_same_number_is_right_however_it_is_written(answer, gold):
@@ -68,6 +95,9 @@ def test_the_same_number_is_right_however_it_is_written(answer, gold):
     [
         ("\\boxed{19}", "18", "19"),
         ("\\boxed{3}", "-3", "3"),
+        *((f"\\boxed{{{text}}}", 3, text) for text in APART_SIGNS),
+        ("Final answer: 18\n\nLet me know if step 2 is unclear!", 2, "18"),
+        ("The answer is 18 or 19.", "18", "19"),
         ("18, or rather 19", "18", "19"),
         ("\\boxed{18 or 19}", "18", None),
         ("\\boxed{0.3333}", "1/3", "0.3333"),
@@ -100,6 +130,7 @@ def test_another_number_is_wrong_and_several_are_none(answer, gold, parsed):
             "10^2^3",
         ),
         *(r"10^2 \times 10^3", r"2 \times 3 \times 10^3", "2^3 × 10^3", "1/2 × 10^3", "5/10^{-3}", "5/1e3"),
+        *("x-{3}", "5 - (3)", "-(-3)", "-(3 + 2)"),
         *(r"\frac{1}{2}3", r"\frac{1}{2}\frac{1}{3}", "5 minus 3"),
         *("2 3", "100 20", "0 500", "1 000,50", "1 000/3", "3/1 000", "3 125/1000", "1,5 000", "18 000 19"),
         *("2000 500", "5 000 2000", "1 000 or 2 000", "2 and 1/3", "3,5"),

@@ -70,7 +70,7 @@ def test_an_environment_without_references_says_so():
 def test_a_grader_is_named_or_refused(name, message):
     with pytest.raises(BadArgument, match=message):
         make_grader(name)
-    assert make_grader("text").name == "text/1"
+    assert make_grader("text").name == "text/2"
 
 
 def test_the_command(episodes, tmp_path, capsys):
