@@ -38,7 +38,7 @@ _STATEMENT = re.compile(
 _STATEMENTS = 5  # that are tried, from the last back
 _STATED_LETTER = re.compile(r"\(?([A-Z]|[a-z](?=,\s))(?![\w'])")  # a word behind "a" makes it an article
 _MORE_LETTERS = re.compile(r"(?:\W++[A-Z]\b)++\W*+(?:$|(?:and|or)\b)|\W++(?:and|or)\W++[A-Z]\b")
-_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)")
+_SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|,? (?:because|since|which)\b")
 
 
 class ChoiceGrader(BoxedGrader):
@@ -201,8 +201,10 @@ def _read_statement(text: str, choices: Sequence[str]) -> str | None:
     if match is None or match[1].upper() not in ascii_uppercase[: len(choices)]:
         return _choose(_SENTENCE_END.split(text, maxsplit=1)[0], choices)
     letter = match[1].upper()
-    others = _name_choices(text[match.end() : 2000].strip(" ,.:;)-–"), choices)
-    return "" if _names_more(match, choices) or (others and letter not in others) else letter
+    behind = text[match.end() : 2000].lstrip(" ,.:;)").rstrip(" .").removeprefix("- ").removeprefix("– ")
+    inside = behind[1:-1] if behind[:1] + behind[-1:] == "()" else behind
+    others = [*_name_choices(inside, choices), *_name_choices(behind, choices)]
+    return letter if letter in others or not (others or _names_more(match, choices)) else ""
 
 
 def _names_more(match: re.Match[str], choices: Sequence[str]) -> bool:

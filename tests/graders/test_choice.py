@@ -70,6 +70,8 @@ def test_a_letter_that_is_also_the_text_of_another_choice_is_the_letter(answer, 
         ("The answer is a ribosome.", "B"),
         ("The answer is a Ribosome. It reads RNA.", "B"),
         ("The answer is a bit unclear", None),
+        ("The answer is a ribosome, because it reads RNA.", "B"),
+        ("The answer is a ribosome which reads RNA.", "B"),
         ("Answer: ribosome", "B"),
         ("Final answer: **the ribosome**\n\nIs there more?", "B"),
         ("The answer is a", "A"),
@@ -92,6 +94,19 @@ def test_a_letter_that_is_also_the_text_of_another_choice_is_the_letter(answer, 
 )
 def test_an_article_is_no_letter_and_two_letters_are_no_choice(reply, letter):
     assert read_letter(reply, ["a nucleus", "a ribosome", "a membrane"]) == letter
+
+
+@pytest.mark.parametrize(
+    ("letter", "text", "choices"),
+    [
+        ("C", "-13", ["12", "13", "-13"]),
+        ("B", "(0, 1)", ["0, 1", "(0, 1)"]),
+        ("D", "C", ["A", "T", "G", "C"]),
+    ],
+)
+def test_a_text_may_stand_in_brackets_behind_its_letter(letter, text, choices):
+    for stated in (f"{letter} ({text})", f"{letter} {text}", f"{letter} - {text}"):
+        assert read_letter(f"The correct option is {stated}.", choices) == letter
 
 
 @pytest.mark.parametrize(
