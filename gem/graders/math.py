@@ -62,7 +62,7 @@ class MathGrader(BoxedGrader):
     is compared word for word; `reads` and `unread` find these.
     """
 
-    name = "math/3"
+    name = "math/4"
     answer_form: ClassVar[str] = BOXED
     criterion: ClassVar[str] = "what is mathematically equal to the answer"
 

@@ -83,6 +83,10 @@ _IT_IS = re.compile(r"^(?:it(?:'s| is| was)|they are)\s+", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _WORDS_ALONE = re.compile(r"[^\W\d_](?:[^\W\d_]|[\s.,:;'\"!?-])*")
 _ROMAN = re.compile(r"[IVX]{2,}")
+_CAPITALS = re.compile(r"(?<![A-Z])[A-Z]{3}(?![A-Z])")
+_LETTERS_ALONE = re.compile(
+    rf"(?=.*{_CAPITALS.pattern})(?:[A-Z\s,;.()\[\]{{}}]|\\[{{}}]|\b(?:and|or)\b|\\text(?=\s*\{{\s*(?:and|or)\b))+"
+)
 _PHRASE = re.compile(r"[^\W\d_][^\W\d_'. -]*(?:[ -][^\W\d_]['\w.]*)*")
 _CLAUSE = re.compile(
     r",?\s*(?:\\text\s*\{)?\s*\b(?:where|for all|for any|with|such that|if|when)\b.*", re.DOTALL
@@ -318,6 +322,8 @@ def _compare_texts(left: str, right: str) -> Verdict:
             return verdict, "text"
     if "\\mathbb" in right and _compare_families(left, right):
         return True, "equal"
+    if _LETTERS_ALONE.fullmatch(left) and _LETTERS_ALONE.fullmatch(right):
+        left, right = (_CAPITALS.sub(r"W_{\g<0>}", text) for text in (left, right))  # HTT is no product
     verdict, why = _compare_trees(left, right)
     measured = None if verdict else same_quantity(left, right)
     return (verdict, why) if measured is None else (measured, "equal" if measured else "different")
@@ -515,9 +521,10 @@ def _compare_phrases(gold: str, answer: str) -> bool | None:
         return True
     if _ROMAN.fullmatch(plain):
         return plain == given
-    letters = sorted(given.replace("*", "").replace(" ", ""))
-    if len(plain) <= 3 and not english(plain.lower()) and sorted(plain) == letters:
-        return None  # xy and yx may be products
+    letters = given.replace("*", "").replace(" ", "")
+    if len(plain) <= 3 and not english(plain.lower()) and sorted(plain) == sorted(letters):
+        word = (len(plain) > 2 and plain.isupper()) or len(set(plain)) < len(plain)
+        return plain == letters if word and "*" not in given else None  # xy and yx may be products
     amount = number_words.quantity(plain)
     if amount is not None and (amount.denominator > 1 or number_words.number(plain) is not None):
         return amount == number_words.quantity(given) or decide(str(amount), given)[0]
