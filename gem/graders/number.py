@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -85,6 +86,7 @@ _BEHIND = re.compile(  # and so is one before these
 )
 _LETTERS = re.compile(r"((?:[ \t~]|\\[,;:! ])*)([A-Za-z]+)([.'’]?[A-Za-z])?")
 _RATIO = re.compile(r"\\[cdt]?frac\s*\{\s*([a-zA-Z]+)\s*\}\s*\{\s*([a-zA-Z]+)\s*\}")
+_DIVIDED = re.compile(rf"\d\s?[/⁄]\s?\d|frac|{_VULGAR.pattern}")
 _ENDINGS = ("st", "nd", "rd", "th", "am", "pm")
 
 
@@ -128,6 +130,14 @@ class NumberGrader(BoxedGrader):
     def read_golds(reference: Any) -> Sequence[Fraction]:
         """Return the numbers of a reference; see `read_numbers`."""
         return read_numbers(reference)
+
+    @classmethod
+    def write_answer(cls, reference: Any) -> str:
+        """Return the first number of a reference in a box: a decimal, or a fraction if it is one."""
+        number = read_numbers(reference)[0]
+        decimal = Decimal(number.numerator) / number.denominator
+        exact = Fraction(decimal) == number and not _DIVIDED.search(str(reference).rpartition("####")[2])
+        return f"\\boxed{{{f'{decimal:f}' if exact else number}}}"
 
 
 def answered_number(reply: str, question: str = "", unit: str = "") -> tuple[Fraction | None, str | None]:

@@ -219,3 +219,23 @@ def test_units_and_words_behind_a_number_do_not_change_it(reply, gold, question)
 def test_a_reference_of_which_a_number_is_a_part_is_refused(gold):
     with pytest.raises(BadArgument, match="accepted by the number grader"):
         NumberGrader()("\\boxed{2}", gold)
+
+
+@pytest.mark.parametrize(
+    ("reference", "written"),
+    [
+        *(("$1,234.50", "1234.5"), (0.1, "0.1"), ("1e3", "1000"), ("-3", "-3"), (["9 (apples)", "8"], "9")),
+        ("9 * 1/2 = 4.5\n#### 4.5", "4.5"),
+        *(
+            ("1/2", "1/2"),
+            (r"\frac{1}{4}", "1/4"),
+            ("½", "1/2"),
+            ("1/3", "1/3"),
+            (1e-7, "0.0000001"),
+        ),
+        ("1234567890123456789012345678901.5", "2469135780246913578024691357803/2"),
+    ],
+)
+def test_a_number_is_written_as_a_decimal_unless_the_reference_is_a_fraction(reference, written):
+    assert NumberGrader.write_answer(reference) == f"\\boxed{{{written}}}"
+    assert NumberGrader()(f"\\boxed{{{written}}}", reference).correct
