@@ -107,7 +107,7 @@ PARTS = {
         "lists of calls": "ALLOWED MESSAGES ALWAYS UNPRIVILEGED CONFINING SIGNALS NEIGHBOURS INQUIRIES "
         "PRIORITIES PRETENDED",
     },
-    "gem.statistics.intervals": {"rates": "rate_interval clustered_rate wilson"},
+    "gem.statistics.intervals": {"rates": "Rate return_interval rate_interval clustered_rate wilson"},
     "gem.tools.base_tool": {"BaseTool": "BaseTool"},
     "gem.rollout.runner": {"BaseRunner": "BaseRunner"},
     "gem.rollout.store": {"EpisodeStore": "EpisodeStore"},
