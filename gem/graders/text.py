@@ -237,7 +237,8 @@ def _protect(text: str) -> str:
     """
     text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
     text = APART_SIGN.sub(" \x04\\g<money>", _join_groups(text))
-    return _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), text.replace("**", "^"))
+    text = text.replace("**", "^").replace("$", "").replace("\\,", "")
+    return _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), text)
 
 
 def _join_groups(text: str) -> str:

@@ -70,6 +70,9 @@ DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared"
         ("Oslo - 5", "Oslo 5", True, True),  # a dash
         ("3,5", "35", False, True),
         ("3,5", "3.5", False, True),
+        ("$69$,$84$", "69,84", True, True),
+        ("[-1,4)", r"[-1,\,4)", True, True),
+        ("$5-$10", "$5-10", True, True),
         ("10,0000", "100000", False, True),
         ("1,00,000", "1,00,000.", True, True),
         ("1,00,000", "100000", True, True),
