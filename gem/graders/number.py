@@ -87,16 +87,17 @@ _BEHIND = re.compile(  # and so is one before these
 _LETTERS = re.compile(r"((?:[ \t~]|\\[,;:! ])*)([A-Za-z]+)([.'’]?[A-Za-z])?")
 _RATIO = re.compile(r"\\[cdt]?frac\s*\{\s*([a-zA-Z]+)\s*\}\s*\{\s*([a-zA-Z]+)\s*\}")
 _DIVIDED = re.compile(rf"\d\s?[/⁄]\s?\d|frac|{_VULGAR.pattern}")
+_NUMBER_FIRST = re.compile(r"[^\w=]*(?:[cdt]?frac\W*)?\d")
 _ENDINGS = ("st", "nd", "rd", "th", "am", "pm")
 
 
 class NumberGrader(BoxedGrader):
     r"""A grader that compares a number with the number of a reference.
 
-    The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, else the last one of what
-    the reply says is its answer ("The answer is 18."), else the last one of the reply. The reference is a
-    number, a text with one number (``9 (apples)``), the end of a solution after ``####``, or a list of
-    these, any of which is accepted.
+    The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, else the one that the reply
+    says is its answer ("The answer is 18."), else the last one of the reply. The reference is a number, a
+    text with one number (``9 (apples)``), the end of a solution after ``####``, or a list of these, any of
+    which is accepted.
     """
 
     name = "number/3"
@@ -152,12 +153,17 @@ def answered_number(reply: str, question: str = "", unit: str = "") -> tuple[Fra
 
 
 def _find_announced(reply: str, question: str, unit: str) -> list[Fraction | None]:
-    """Return the numbers of what a reply says is its answer; where there are several, read as sentences."""
-    *_, start = [-1, *(match.start() for match in ANNOUNCED.finditer(reply))]
-    numbers = find_numbers(reply[start:], question, unit) if start >= 0 else []
-    if len(numbers) > 1 and (stated := final_answer(reply)[0]) is not None:
-        numbers = find_numbers(stated, question, unit)
-    return numbers
+    """Return the number that a reply says is its answer, in a list, which is empty where it does not.
+
+    Where a calculation, or a sentence with no number in front, follows "Answer:", that only begins there.
+    """
+    *_, last = [None, *ANNOUNCED.finditer(reply)]
+    if last is None or "=" in reply[last.end() :]:
+        return []
+    numbers = find_numbers(reply[last.start() :], question, unit)
+    if len(numbers) > 1 and _NUMBER_FIRST.match(reply, last.end()):
+        numbers = find_numbers(final_answer(reply)[0] or "", question, unit)
+    return numbers if len(numbers) == 1 else []
 
 
 def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction | None]:
