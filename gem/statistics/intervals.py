@@ -329,7 +329,14 @@ def surely_below(one: Interval, other: Interval) -> bool:
 
     It is where the lower bound of the difference is above 0. The bound follows from the two intervals: the
     distances of the two facing bounds from their means, squared and added. Source: Newcombe, Statistics in
-    Medicine 17 (1998), method 10.
+    Medicine 17 (1998), method 10. Where equal values leave one of them without bounds, it gets those that
+    its number of clusters gives with the spread of the other, as both are one sample if nothing differs.
     """
     gap = other.mean - one.mean
-    return gap > 0 and gap**2 > (other.mean - other.low) ** 2 + (one.high - one.mean) ** 2
+    above, below = one.high - one.mean, other.mean - other.low
+    share = math.sqrt(one.clusters / other.clusters)
+    if math.isinf(above):
+        above = (other.high - other.mean) / share
+    elif math.isinf(below):
+        below = (one.mean - one.low) * share
+    return gap > 0 and gap**2 > below**2 + above**2

@@ -178,7 +178,9 @@ def test_a_server_that_takes_no_tools_stops_the_evaluation_before_its_first_answ
     def answer(body):
         if "tools" in body:
             return RawAnswer.error(status, "function calling is not supported")
-        return RawAnswer.error(400, "max_tokens is too large") if body.get("max_tokens", 0) > 99 else "plain"
+        return (
+            RawAnswer.error(400, "max_tokens is too large") if body.get("max_tokens", 0) > 9999 else "plain"
+        )
 
     with (
         StubServer(answer) as stub,

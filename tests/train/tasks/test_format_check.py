@@ -171,6 +171,11 @@ def test_where_success_is_unknown_returns_are_compared():
     assert is_below(summarise("test:X", nothing), summarise("test:X", paid_out))
     assert not is_below(summarise("test:X", paid_out), summarise("test:X", nothing))
     assert not is_below(summarise("test:X", [BROKEN]), summarise("test:X", paid_out))
+    few = [episode(*paid(0.0), stop=StopReason.ENDED)] * 2  # which random play could earn, too
+    assert not is_below(summarise("test:X", few), summarise("test:X", paid_out))
+    most = [episode(*paid(2.0), stop=StopReason.ENDED)] * 60
+    assert is_below(summarise("test:X", paid_out), summarise("test:X", most))
+    assert not is_below(summarise("test:X", nothing), summarise("test:X", most))  # neither has a spread
 
 
 def test_each_environment_that_begins_below_random_play_is_named():
