@@ -281,7 +281,7 @@ class FaultyWrapper(EnvWrapper):
         key, attempt, moment = self.env.seed, self._attempt, self._moment
         if (fault := self.plan.find("worker", key, attempt, moment)) is not None:
             if fault.kind == "garbage":
-                return Step("unloadable", 0.0, True, False, {"it": garbage.Unloadable()})
+                return Step(garbage.Unloadable(), 0.0, True, False, {})
             kill_process(signal.SIGKILL if fault.kind == "die" else signal.SIGSTOP)
         fault = _strike(self.plan.find("env", key, attempt, moment))
         return _NOTHING if fault is None else forms[fault.form % len(forms)]

@@ -11,8 +11,10 @@ from gem.sandbox.base import Result, Status
 from gem.tools.base_tool import ToolResult
 
 
-class Unloadable:
-    """An object that can be pickled in its process, but not unpickled in another."""
+class Unloadable(str):
+    """A text that can be pickled in its process, but not unpickled in another."""
+
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return a pickle that fails to load."""

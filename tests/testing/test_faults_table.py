@@ -222,7 +222,7 @@ ENV_ROWS = [
     ("worker", "die", EVER, ("host", "WorkerDied")),
     ("worker", "hang", 1, None),
     ("worker", "garbage", 1, None),
-    ("worker", "garbage", EVER, ("host", "WorkerDied")),
+    ("worker", "garbage", EVER, ("env", "NoVerdict")),
 ]
 
 
