@@ -16,12 +16,12 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem import parsing
 from gem.errors import NoVerdict, check_argument, replace_surrogates, text_of_error
-from gem.graders.assert_refusals import defines_check
+from gem.graders.asserts import read_tester
+from gem.graders.asserts.refusals import defines_check
 from gem.graders.base import DataGrader, Grader, Score
 from gem.graders.code_tests import (
     CANDIDATE,
@@ -430,7 +430,7 @@ class _Run:
             return
         cases = [
             Case(
-                tester=_tester(),
+                tester=read_tester(),
                 args=(
                     *(tests.inputs[i], tests.preamble, tests.name),
                     *map(list, (tests.classes, tests.unknown, tests.imported)),
@@ -547,11 +547,6 @@ def assemble_program(code: str, tests: CodeTests) -> str:
         return code
     future = re.compile(r"^from __future__ import .*$", re.MULTILINE)  # must come first
     return "\n".join([*future.findall(code), tests.preamble, future.sub("", code)])
-
-
-@functools.cache
-def _tester() -> str:
-    return resources.files("gem.graders").joinpath("assert_tester.py").read_text("utf-8")
 
 
 def _last_line(text: str) -> str:

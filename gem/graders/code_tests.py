@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any, Literal, TypeAlias
 
 from gem.errors import BadArgument, check_argument
-from gem.graders.assert_forms import (
+from gem.graders.asserts.forms import (
     FORMS,
     find_called_builtins,
     find_free_names,
@@ -21,7 +21,7 @@ from gem.graders.assert_forms import (
     import_submission,
     read_form,
 )
-from gem.graders.assert_refusals import check_form, check_isolation, check_verdicts
+from gem.graders.asserts.refusals import check_form, check_isolation, check_verdicts
 from gem.graders.compare import check_compare, plain, read_int, write_plain
 from gem.graders.python_code import find_imports, parse_code, parse_or_none
 from gem.plugins import check_parameters
@@ -336,7 +336,7 @@ def complete_tests(code: str, entry: str | None, preamble: str = "") -> str:
 
 @functools.cache
 def _read_runner() -> str:
-    return resources.files("gem.graders").joinpath("assert_runner.py").read_text("utf-8")
+    return resources.files("gem.graders.asserts").joinpath("runner.py").read_text("utf-8")
 
 
 def _defined_builtins(called: set[str], row: Mapping[str, Any], pieces: Sequence[str]) -> frozenset[str]:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from gem.errors import BadArgument
-from gem.graders import assert_tester
+from gem.graders.asserts import tester
 from gem.graders.code_tests import CodeTests, read_tests
 
 MARK = "import pytest\n@pytest.mark.parametrize"
@@ -345,7 +345,7 @@ def test_what_runs_tests_is_not_taken_for_tests():
     raw = read_tests("def test_add():\n    assert add(1, 2) == 3").inputs[0]
     assert "run_tests" in raw
     assert not re.search("StopIteration|yield|send|throw", raw)  # the tester looks for them
-    assert assert_tester._modules(raw) == {}
+    assert tester._modules(raw) == {}
 
 
 def test_a_check_with_further_parameters_is_called_by_the_tests():

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from gem.errors import BadArgument
-from gem.graders.assert_forms import AROUND, FORMS, Form, find_fixtures, gives_mock, is_fixture
+from gem.graders.asserts.forms import AROUND, FORMS, Form, find_fixtures, gives_mock, is_fixture
 from gem.graders.python_code import (
     Function,
     asks_main,

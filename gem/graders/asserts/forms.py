@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gem.errors import BadArgument
-from gem.graders.assert_tester import bound_names
+from gem.graders.asserts.bindings import bound_names
 from gem.graders.python_code import (
     Function,
     find_called,

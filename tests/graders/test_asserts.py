@@ -1,0 +1,73 @@
+"""What a submission may do with objects of the tests, without a sandbox between the two."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from unittest.mock import Mock
+
+import pytest
+
+from gem.graders.asserts import read_tester
+from gem.graders.asserts.lending import is_lendable, is_lendable_name
+
+
+class Thing:
+    shared = 1
+
+    def __init__(self):
+        self.own = 2
+        self.function = len
+
+    def method(self):
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "written"),
+    [
+        ("shared", True, True),
+        ("own", True, True),
+        ("new", True, True),
+        ("method", True, False),  # the tests' own functions stay
+        ("function", True, False),
+        ("_own", False, False),
+        ("__class__", False, False),
+        ("gi_frame", False, False),  # of a generator: it would show the tests' variables
+        (3, False, False),
+    ],
+)
+def test_a_submission_may_use_names_and_replaces_no_function(name, read, written):
+    assert is_lendable_name(Thing(), name, reads=True) == read
+    assert is_lendable_name(Thing(), name, 4, reads=False) == written
+
+
+def test_what_a_mock_has_to_say_of_its_calls_is_not_for_a_submission():
+    for reads in (True, False):
+        assert is_lendable_name(Mock(), "anything", reads=reads)
+        for name in ("called", "call_args", "assert_called_once", "return_value"):
+            assert not is_lendable_name(Mock(), name, reads=reads)
+    assert is_lendable_name(Mock(), "anything", 3, [], reads=False)
+    assert not is_lendable_name(Mock(), "anything", 3, Thing(), reads=False)
+
+
+def test_of_classes_a_submission_may_use_those_of_the_tests():
+    ours = type("Ours", (), {"__module__": "tests"})
+    assert [is_lendable(each) for each in (ours, int, Thing)] == [True, False, False]
+    assert is_lendable([].append)
+    assert not any(map(is_lendable, ("{}".format, b"".join, int.from_bytes)))
+    assert not any(map(is_lendable, (test_of_classes_a_submission_may_use_those_of_the_tests.__code__,)))
+
+
+def test_the_tester_is_one_module_of_its_parts():
+    """In one module, a name of one part would replace that of another."""
+    tree = ast.parse(read_tester())
+    modules = {getattr(node, "module", None) for node in tree.body if isinstance(node, ast.ImportFrom)}
+    assert not [name for name in modules if name.startswith("gem")]
+    once = [node for node in tree.body if not isinstance(node, (ast.Import, ast.ImportFrom))]
+    assigned = [node for node in once if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    targets = [target for node in assigned for target in getattr(node, "targets", None) or [node.target]]
+    names = Counter(name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+    names.update(node.name for node in once if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
+    assert names["Tester"] == names["Server"] == names["BINARY"] == 1
+    assert not [name for name, times in names.items() if times > 1]
