@@ -11,9 +11,9 @@ from typing import Any, Self
 from gem.agents.pace import describe_requests
 from gem.content import printable
 from gem.evals.reports import format_interval
-from gem.evals.results import reports_success
+from gem.evals.results import Ends
 from gem.evals.usage import Prices, Usage, dollars, spent_on, together, tokens_of
-from gem.record import Episode, StopReason
+from gem.record import Episode
 from gem.statistics import rate_interval
 
 PLAIN_EVERY_S = 10.0
@@ -34,17 +34,15 @@ class Line:
     spent: dict[str, Usage] = field(default_factory=dict)
     won: list[float] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
-    stops: set[StopReason] = field(default_factory=set)
-    several: bool = False
+    ends: Ends = field(default_factory=Ends)
 
     def hear(self, episode: Episode) -> None:
         """Add an episode that has ended."""
         self.done += 1
         self.spent = together((self.spent, spent_on((episode,))))
+        self.ends.add(episode)
         if episode.scored:
             self.scored += 1
-            self.stops.add(episode.stop)
-            self.several = self.several or episode.several
             if episode.success is not None:
                 self.won.append(float(episode.success))
                 self.groups.append(episode.group)
@@ -64,7 +62,7 @@ class Line:
         cost = dollars(prices.cost(self.spent)) if prices is not None else ""
         coverage = f"{self.scored}/{self.done} verdicts"
         name = f"{self.label}, {self.agent}" if self.agent else self.label
-        reports = self.won and reports_success(self.stops, several=self.several)
+        reports = self.won and self.ends.report_success()
         success = format_interval(rate_interval(self.won, self.groups)) if reports else "-"
         requests = describe_requests() if self.ended is None and self.done < self.total else ""
         return (

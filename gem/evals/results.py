@@ -323,24 +323,43 @@ def reports_success(stops: Iterable[str], *, several: bool = False) -> bool:
     return not several and not stops.isdisjoint((StopReason.SOLVED, StopReason.FAILED))
 
 
+@dataclass
+class Ends:
+    """How episodes of one environment, or their seats, ended; it takes them one by one."""
+
+    stops: set[StopReason] = field(default_factory=set)
+    several: bool = False
+
+    def add(self, episode: Episode, seat: str | None = None) -> None:
+        """Add an episode that has ended; one without verdict changes nothing."""
+        if episode.scored:
+            self.stops.add(episode.stop_of(seat))
+            self.several |= seat is None and episode.several
+
+    def report_success(self) -> bool:
+        """Return whether the environment reports success (`reports_success`), as far as they show."""
+        return reports_success(self.stops, several=self.several)
+
+
 def find_successes(played: Iterable[tuple[Episode, str | None]]) -> list[bool | None]:
     """Return whether each episode of one environment, or its seat, succeeded.
 
     None without verdict or without a word of success, and everywhere if `reports_success` is false.
     """
-    played = list(played)
-    stops = [each.stop_of(seat) for each, seat in played if each.scored]
-    several = any(each.several and seat is None for each, seat in played if each.scored)
-    reports = reports_success(stops, several=several)
+    played, ends = list(played), Ends()
+    for each, seat in played:
+        ends.add(each, seat)
+    reports = ends.report_success()
     return [each.succeeded(seat) if reports else None for each, seat in played]
 
 
 def find_successes_by_env(episodes: Sequence[Episode]) -> list[bool | None]:
     """Return whether each episode succeeded, by find_successes() of all those of its environment."""
-    keyed = [(env_key(each.task), each) for each in episodes]
-    keys = {key for key, _ in keyed}
-    by_key = {key: iter(find_successes((each, None) for own, each in keyed if own == key)) for key in keys}
-    return [next(by_key[key]) for key, _ in keyed]
+    by_key: dict[str, list[tuple[Episode, None]]] = {}
+    for each in episodes:
+        by_key.setdefault(env_key(each.task), []).append((each, None))
+    successes = {key: iter(find_successes(own)) for key, own in by_key.items()}
+    return [next(successes[env_key(each.task)]) for each in episodes]
 
 
 def _find_reporting(scored: Sequence[Episode], seat: str | None) -> tuple[list[Episode], list[float]]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gem.errors import check_argument, check_least
-from gem.evals.results import reports_success
-from gem.record import Episode, StopReason
+from gem.evals.results import Ends
+from gem.record import Episode
 from gem.statistics import ConfidenceSequence, Interval
 
 
@@ -36,8 +36,7 @@ class Stopping:
     sequence: ConfidenceSequence = field(init=False, repr=False)
     _waiting: dict[str, list[Episode]] = field(default_factory=dict, init=False, repr=False)
     _groups: list[str] = field(default_factory=list, init=False, repr=False)
-    _stops: set[StopReason] = field(default_factory=set, init=False, repr=False)
-    _several: bool = field(default=False, init=False, repr=False)
+    _ends: Ends = field(default_factory=Ends, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse settings that would stop never, or at once.
@@ -54,7 +53,7 @@ class Stopping:
     @property
     def interval(self) -> Interval | None:
         """The rate of success over the tasks added so far; None before the first, or without success."""
-        return self.sequence.interval if self.sequence.count and self._reports_success() else None
+        return self.sequence.interval if self.sequence.count and self._ends.report_success() else None
 
     def beside(
         self, admit: Callable[[int], bool] | None, on_episode: Callable[[Episode], None] | None
@@ -79,16 +78,13 @@ class Stopping:
         """Add an ended episode of one of the expected groups."""
         self._waiting.setdefault(episode.group, []).append(episode)
         while self._groups and len(self._waiting.get(self._groups[-1], ())) >= self.samples:
-            ended = [each for each in self._waiting.pop(self._groups.pop()) if each.scored]
-            self._stops.update(each.stop_of(self.seat) for each in ended)
-            self._several = self._several or (self.seat is None and any(each.several for each in ended))
-            known = [each.succeeded(self.seat) for each in ended]
+            ended = self._waiting.pop(self._groups.pop())
+            for each in ended:
+                self._ends.add(each, self.seat)
+            known = [each.succeeded(self.seat) for each in ended if each.scored]
             successes = [float(each) for each in known if each is not None]
             if successes:
                 self.sequence.add(math.fsum(successes) / len(successes))
             if self.sequence.count:
                 enough = self.enough or self.sequence.stop_when(width=self.width, threshold=self.threshold)
-                self.enough = enough and self._reports_success()
-
-    def _reports_success(self) -> bool:
-        return reports_success(self._stops, several=self._several)
+                self.enough = enough and self._ends.report_success()
