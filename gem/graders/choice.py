@@ -337,13 +337,12 @@ def _find_labels(text: str, labels: Sequence[str]) -> list[int]:
 def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> Numbered:
     """Return the number of the first option where all answers of a data set are numbers of options.
 
-    They are numbers if all are digits, not all are labels and not all are texts of options. They begin at 1
-    if one is the number of options and none is 0. Numbers that are no texts begin at 0 otherwise. Return
-    "none" where all digits are texts, or where labels are texts too and others are no labels; else None.
+    They are numbers if all are digits, not all are labels and not all are texts of options. They begin at 0
+    if one is 0, and at 1 if one is the number of options and none is 0. Return "none" where all digits are
+    texts, or where labels are texts too and others are no labels; else None.
 
     Raises:
-        BadArgument: when digits may be texts of options or their numbers, and when texts of digits may begin
-            at 0 or at 1.
+        BadArgument: when digits may be texts of options or their numbers, and when they may begin at 0 or 1.
     """
     rows = [(str(key).strip(), *read_choices(each)) for key, each in zip(answers, choices, strict=True)]
     labels_in_texts = [text in texts for text, texts, labels in rows if _find_labels(text, labels)]
@@ -365,9 +364,9 @@ def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> Numbered:
                 )
         return "none"
     past = any(number == len(texts) for number, (_, texts, _) in zip(numbers, rows, strict=True))
-    if isinstance(answers[0], str) and not past and 0 not in numbers:
+    if not past and 0 not in numbers:
         raise BadArgument(
             f"the answers are numbers of choices from {min(numbers)} to {max(numbers)}, and the first choice "
             "may be 0 or 1. Say which: --columns first=0, or first=1 (in Python columns={...})."
         )
-    return 1 if past and 0 not in numbers else 0
+    return 0 if 0 in numbers else 1

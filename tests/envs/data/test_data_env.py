@@ -54,7 +54,7 @@ ARC = {
     "choices": {"text": ["fire", "ice"], "label": ["1", "2"]},
     "answerKey": "2",
 }
-MMLU = {"question": "?", "choices": ["3", "4", "5", "6"], "answer": 1}
+MMLU = {"question": "?", "choices": ["3", "4", "5", "6"], "answer": 0}
 LETTERS = {"Question": "?", "A": "fire", "B": "ice", "Answer": "B"}
 PROGRAM = {"problem": "Add them.", "inputs": ["1 2\n"], "outputs": ["3\n"], "solution": "print(3)"}
 GSM = {"question": "6 * 7?", "answer": "6 * 7 is 42.\n#### 42"}
@@ -72,7 +72,7 @@ GSM = {"question": "6 * 7?", "answer": "6 * 7 is 42.\n#### 42"}
         (TRIVIA, "text", "Who?", "\\boxed{the Broncos}", "\\boxed{Boston}", "t1"),
         (BOOLQ, "text", "It is.\n\nis it", "\\boxed{yes}", "\\boxed{no}", "0"),
         (ARC, "choice", "?\n\nA. fire\nB. ice", "\\boxed{B}", "\\boxed{fire}", "M"),
-        (MMLU, "choice", "?\n\nA. 3\nB. 4\nC. 5\nD. 6", "\\boxed{4}", "\\boxed{A}", "0"),
+        (MMLU, "choice", "?\n\nA. 3\nB. 4\nC. 5\nD. 6", "\\boxed{3}", "\\boxed{B}", "0"),
         (LETTERS, "choice", "?\n\nA. fire\nB. ice", "\\boxed{ice}", "\\boxed{A}", "0"),
         (GSM, "math", "6 * 7?", "The answer is 42.", "\\boxed{6}", "0"),
         ({"q": 1, "question": "?", "answer": "9 (apples)"}, "number", "?", "\\boxed{9}", "\\boxed{8}", "0"),
