@@ -60,10 +60,17 @@ def takes_question(grader: Any) -> bool:
 
 
 def grade_with(grader: Grader, answer: str, reference: Any, question: str | None) -> Score:
-    """Score `answer` by a grader, which gets the question if it has a parameter for it."""
+    """Score `answer` by a grader, which gets the question if it has a parameter for it.
+
+    Environments, `gem-gym regrade` and graders that are made of others all grade by this function, so that
+    their verdicts agree.
+
+    Raises:
+        NoVerdict: when the grader fails, or returns no valid Score.
+    """
     if question is not None and takes_question(grader):
-        return grader(answer, reference, question=question)  # type: ignore[call-arg]
-    return grader(answer, reference)
+        return check_score(grader(answer, reference, question=question))  # type: ignore[call-arg]
+    return check_score(grader(answer, reference))
 
 
 def check_score(score: Any) -> Score:
@@ -88,6 +95,11 @@ def check_score(score: Any) -> Score:
     if not all(fits):
         raise NoVerdict(f"the grader returned {score!r:.200}; a score's value is a number from 0 to 1.")
     return score
+
+
+def same_in_all_runs(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a score's info without ``spent``, the times of a run."""
+    return {key: value for key, value in info.items() if key != "spent"}
 
 
 def read_list(value: Any) -> Any:
@@ -170,15 +182,6 @@ class DataGrader(Rebuildable):
     def write_answer(cls, reference: Any) -> str:
         """Return a reference as an answer in the required form."""
         return str(reference)
-
-    @classmethod
-    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
-        """Return the score of a reply to the question of a row; `grader` is this one, or one in its place.
-
-        Raises:
-            NoVerdict: when the grader fails.
-        """
-        return check_score(grade_with(grader, reply, reference, question))
 
 
 class BoxedGrader(DataGrader):

@@ -12,7 +12,7 @@ from typing import Any
 
 from gem.closing import Closing
 from gem.errors import BadArgument, StoreError, check_least
-from gem.graders.base import UNDECIDED, Grader, Score, check_score, grade_with, takes_question
+from gem.graders.base import UNDECIDED, Grader, Score, grade_with, takes_question
 from gem.specs import Rebuildable, arguments_of, written_arguments
 
 
@@ -70,7 +70,7 @@ class CachedGrader(Rebuildable, Closing):
                 return score
             self.misses += 1
         # what is kept is kept for good
-        score = check_score(grade_with(self.grader, answer, reference, question))
+        score = grade_with(self.grader, answer, reference, question)
         with self._lock:
             if score.why != UNDECIDED:
                 self._keep(key, score)

@@ -22,7 +22,7 @@ from gem import parsing
 from gem.errors import NoVerdict, check_argument, replace_surrogates, text_of_error
 from gem.graders.asserts import read_tester
 from gem.graders.asserts.refusals import defines_check
-from gem.graders.base import DataGrader, Grader, Score
+from gem.graders.base import DataGrader, Score
 from gem.graders.code_tests import (
     CANDIDATE,
     Checker,
@@ -168,12 +168,6 @@ class CodeGrader(DataGrader):
     def read_golds(reference: Any) -> Sequence[CodeTests]:
         """Return the tests of a reference; see `read_tests`."""
         return [read_tests(reference)]
-
-    @classmethod
-    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
-        """Return the score of a reply; info leaves out what differs between runs."""
-        score = super().grade_row(grader, reply, reference, question)
-        return replace(score, info={key: value for key, value in score.info.items() if key != "spent"})
 
     def _open(self) -> Sandbox:
         if self.sandbox is None or isinstance(self.sandbox, str):

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from gem.errors import NoVerdict
-from gem.graders.base import Grader, Score, check_score, grade_with
+from gem.graders.base import Grader, Score, grade_with
 
 AT_ONCE = 32
 """The most answers that are graded at the same time; the judge's own limit of requests counts too."""
@@ -28,7 +28,7 @@ def grade_many(
 
     def grade(answer: tuple[str, Any, str | None]) -> Score | NoVerdict:
         try:
-            return check_score(grade_with(grader, *answer))
+            return grade_with(grader, *answer)
         except NoVerdict as error:
             return error
 

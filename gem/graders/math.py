@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
-from gem.graders.base import BOXED, UNDECIDED, BoxedGrader, Grader, Score
+from gem.graders.base import BOXED, UNDECIDED, BoxedGrader, Score
 from gem.graders.mathematics.decision import NOT_EVALUATED, decide, formula, readable
 from gem.graders.mathematics.questions import copied, formed
 from gem.graders.mathematics.replies import final_answer, references
@@ -62,7 +62,7 @@ class MathGrader(BoxedGrader):
     is compared word for word; `reads` and `unread` find these.
     """
 
-    name = "math/4"
+    name = "math/5"
     answer_form: ClassVar[str] = BOXED
     criterion: ClassVar[str] = "what is mathematically equal to the answer"
 
@@ -80,13 +80,26 @@ class MathGrader(BoxedGrader):
             raise BadArgument(f"cpu_s is {cpu_s} and wall_s is {wall_s}; both must be more than 0.")
         self.cpu_s, self.wall_s, self.simplified = cpu_s, wall_s, simplified
 
-    def __call__(self, answer: str, reference: Any, question: str = "") -> Score:
-        """Score `answer` against `reference`; `question` may say in which unit the answer is wanted.
+    def __call__(self, answer: str, reference: Any, question: str | None = None) -> Score:
+        """Score `answer` against `reference`.
+
+        A `question` may say in which unit the answer is wanted. An equal answer is wrong if it copies the
+        question (`copied`) or lacks the form that this asks for (`formed`).
 
         Raises:
             NoVerdict: when the workers also fail on a known good pair.
             MissingExtra: when a pair needs sympy, and the extra `math` is not installed.
         """
+        score = self._compare(answer, reference, question or "")
+        if question is None or not score.correct:
+            return score
+        if copied(answer, reference, question):
+            return Score(0.0, False, score.parsed, "copied from the question")
+        if not formed(answer, reference, question):
+            return Score(0.0, False, score.parsed, "not in the form that the question asks for")
+        return score
+
+    def _compare(self, answer: str, reference: Any, question: str) -> Score:
         golds = references(reference)
         given, _ = final_answer(answer)
         excerpt = given[:200] if given is not None else None
@@ -120,18 +133,6 @@ class MathGrader(BoxedGrader):
     def read_golds(reference: Any) -> list[str]:
         """Return the texts of a reference; see `references`."""
         return references(reference)
-
-    @classmethod
-    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
-        """Return the score of a reply: 0 where a right answer copies the question or lacks its form."""
-        score = super().grade_row(grader, reply, reference, question)
-        if not score.correct:
-            return score
-        if copied(reply, reference, question):
-            return Score(0.0, False, score.parsed, "copied from the question")
-        if not formed(reply, reference, question):
-            return Score(0.0, False, score.parsed, "not in the form that the question asks for")
-        return score
 
     def reads(self, reference: Any) -> bool:
         """Return whether every text of a reference is read whole, so that other notations of it are accepted.

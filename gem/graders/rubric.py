@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gem.errors import BadArgument, NoVerdict, check_argument
 from gem.graders import MADE
-from gem.graders.base import DataGrader, Grader, Score, check_score, grade_with
+from gem.graders.base import DataGrader, Grader, Score, grade_with, same_in_all_runs
 from gem.graders.functions import FunctionGrader, JudgeByName, class_of
 from gem.specs import Rebuildable, Unwritable, check_accepted, write_value
 
@@ -103,7 +103,7 @@ class Rubric(Rebuildable):
         missing: dict[str, str] = {}
         for name, grader in self.graders.items():
             try:
-                scores[name] = _grade_part(grader, answer, reference, question)
+                scores[name] = grade_with(grader, answer, reference, question)
             except (NoVerdict, BadArgument) as error:  # the latter for a reference that it cannot read
                 if self.weights[name] or name == self.correct:
                     raise NoVerdict(f"the part {name} of the rubric gave no verdict: {error}") from error
@@ -113,7 +113,7 @@ class Rubric(Rebuildable):
         lead = next(iter(scores.values())) if self.correct is None else scores[self.correct]
         info: dict[str, Any] = {
             "rewards": {name: float(score.value) for name, score in scores.items()},
-            "parts": {name: dict(score.info) for name, score in scores.items() if score.info},
+            "parts": {name: same_in_all_runs(score.info) for name, score in scores.items() if score.info},
             "no_verdict": missing,
         }
         return Score(
@@ -167,12 +167,6 @@ def _open_grader(name: str, grader: Any) -> Grader:
         check_argument(f"the part {name}", grader, grader in MADE, f"{', '.join(MADE)}, or a grader")
         return cast(Grader, class_of(grader)())
     return cast(Grader, grader if callable(grader) and hasattr(grader, "name") else FunctionGrader(grader))
-
-
-def _grade_part(grader: Grader, answer: str, reference: Any, question: str | None) -> Score:
-    if isinstance(grader, DataGrader):
-        return type(grader).grade_row(grader, answer, reference, question or "")
-    return check_score(grade_with(grader, answer, reference, question))
 
 
 def _describe(name: str, score: Score) -> str:

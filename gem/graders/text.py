@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 from gem.errors import BadArgument, check_argument
-from gem.graders.base import BOXED, DataGrader, Grader, Score
+from gem.graders.base import BOXED, DataGrader, Score
 from gem.graders.mathematics import number_words
 from gem.parsing import APART_SIGN, boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
 
@@ -52,7 +52,7 @@ class TextGrader(DataGrader):
     and ``\textbf{}``, make no difference.
     """
 
-    name = "text/2"
+    name = "text/3"
     answer_form: ClassVar[str] = BOXED
     criterion: ClassVar[str] = "the words of an answer, but for case, articles and punctuation"
 
@@ -68,8 +68,8 @@ class TextGrader(DataGrader):
         self.metric, self.official = metric, official
 
     def __call__(self, answer: str, reference: Any) -> Score:
-        """Score `answer` against `reference`; see `references`."""
-        golds = references(reference)
+        """Score `answer` against `reference`; see `unboxed_references`."""
+        golds = unboxed_references(reference)
         given = extract_answer(answer)
         readings = dict.fromkeys((given, strip_styles(given), *state_answer(answer)))  # a gold may be LaTeX
         right = any(exact_match(each, gold, self.official) for each in readings for gold in golds)
@@ -93,11 +93,6 @@ class TextGrader(DataGrader):
         text = unboxed_references(reference)[0]
         box = f"\\boxed{{{text}}}"
         return box if boxed(box) == text.strip() else f"<answer>{text}</answer>"
-
-    @classmethod
-    def grade_row(cls, grader: Grader, reply: str, reference: Any, question: str) -> Score:
-        """Return the score of a reply; boxes in the reference are removed."""
-        return super().grade_row(grader, reply, unboxed_references(reference), question)
 
 
 def extract_answer(reply: str) -> str:

@@ -34,25 +34,27 @@ class NewVerdict:
 
 
 class References:
-    """A function that finds the reference answer of an episode's task.
+    """A function that finds the reference answer and the question of an episode's task.
 
-    It looks for ``reference`` in the last info of the seats, then in the first info. Else it makes the
-    environment again from the episode's task; that must have a `task` with a `reference`.
+    It looks for ``reference`` in the last info of the seats, then in the first info; the question is then the
+    first observation. Else it makes the environment again from the episode's task; that must have a `task`
+    with a `reference`, and its `question` is what the environment's grader gets too.
     """
 
     def __init__(self) -> None:
         """Start without environments."""
         self._envs: dict[str, Any] = {}
 
-    def __call__(self, episode: Episode) -> Any:
-        """Return the reference.
+    def __call__(self, episode: Episode) -> tuple[Any, str]:
+        """Return the reference and the question.
 
         Raises:
             BadArgument: when there is none, or when the task cannot be made again.
         """
+        first = episode.turns[0].observation
         for info in (*(end.info for end in episode.ends.values()), *episode.starts.values()):
             if "reference" in info:
-                return info["reference"]
+                return info["reference"], text_of(first)
         key = repr(replace(episode.task, seed=None))
         if key not in self._envs:
             self._envs[key] = make(episode.task)
@@ -64,7 +66,7 @@ class References:
                 f"{episode.spec} has no reference answer: its episodes can be graded again only if info "
                 "has one as 'reference', or the environment has a task with one."
             )
-        return task.reference
+        return task.reference, text_of(getattr(task, "question", first))
 
     def close(self) -> None:
         """Close the environments that were made."""
@@ -87,7 +89,7 @@ def regrade(episodes: Iterable[Episode], grader: Grader) -> Iterator[NewVerdict]
             answer = next((turn.action for turn in reversed(episode.turns) if turn.action is not None), None)
             if answer is not None and episode.scored:
                 pending.append((episode, answer))
-                yield answer, references(episode), text_of(episode.turns[0].observation)
+                yield answer, *references(episode)
 
     try:
         for score in grade_many(grader, read_answers()):

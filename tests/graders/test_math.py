@@ -834,4 +834,4 @@ def test_the_question_says_what_is_named(question, gold, answer, right):
     ],
 )
 def test_a_copy_behind_a_left_side_or_as_vectors_is_none(question, gold, reply):
-    assert not MathGrader.grade_row(MathGrader(), rf"\boxed{{{reply}}}", gold, question).correct
+    assert not MathGrader()(rf"\boxed{{{reply}}}", gold, question).correct

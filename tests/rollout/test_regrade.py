@@ -5,9 +5,14 @@ import pytest
 from gem.agents.scripted import ScriptedAgent
 from gem.cli import main
 from gem.errors import BadArgument, NoVerdict
+from gem.graders import MADE
 from gem.graders.base import Score
+from gem.graders.cache import CachedGrader
+from gem.graders.functions import class_of
 from gem.graders.named import make_grader
+from gem.graders.rubric import Rubric
 from gem.record import Verdict
+from gem.registry import Maker
 from gem.rollout import Job, rollout
 from gem.rollout.regrade import regrade
 from gem.rollout.store import EpisodeStore
@@ -54,6 +59,39 @@ def test_a_reference_in_the_info_counts_first(episodes):
     assert [row.after for row in rows] == [True, False, False]
 
 
+ROWS = {
+    "text": [({"answer": r"\boxed{Oslo}"}, ["Oslo", r"\boxed{Oslo}", r"\boxed{Bern}"])],
+    "math": [
+        ({"question": "Expand $(x+1)^2$.", "answer": "x^2+2x+1"}, [r"\boxed{(x+1)^2}", r"\boxed{1+2x+x^2}"]),
+        ({"question": "Add.", "answer": r"\boxed{7}"}, [r"\boxed{7}", r"\boxed{3+4}", r"\boxed{(x+1)^2}"]),
+    ],
+    "number": [({"question": "How many?", "answer": "24"}, [r"\boxed{2 dozen}", "24.", "25."])],
+    "choice": [({"choices": ["Bern", "Oslo"], "answer": "B"}, ["B", r"\boxed{A}", r"\boxed{Oslo}"])],
+    "code": [
+        (
+            {"tests": ["assert f(2) == 4"]},
+            ["```python\ndef f(x): return x + x\n```", "```python\ndef f(x): return 5\n```"],
+        )
+    ],
+}
+EXAMPLES = {
+    "math": [{"question": "Add $x^2$ and $1+2x$.", "answer": "1+2x+x^2"}],
+    "number": [{"question": "How many dozen?", "answer": "3"}],
+}
+
+
+@pytest.mark.parametrize("around", [lambda one: one, CachedGrader, lambda one: Rubric({"one": one})])
+@pytest.mark.parametrize("kind", MADE)
+def test_the_same_grader_gives_the_same_verdicts(kind, around, tmp_path):
+    for at, (row, replies) in enumerate(ROWS[kind]):
+        (path := tmp_path / f"{at}.jsonl").write_text(json.dumps({"question": "Which?", **row}))
+        given = {"data": str(path), "few_shot": EXAMPLES.get(kind)}
+        job = Job(Maker(f"data:{kind}", given), 0)
+        played = [next(iter(rollout([job], ScriptedAgent([reply])))) for reply in replies]
+        assert {episode.success for episode in played} == {True, False}
+        assert not [row for row in regrade(played, around(class_of(kind)())) if row.changed]
+
+
 def test_an_environment_without_references_says_so():
     played = rollout([Job("game:GuessTheNumber-v0-easy", 1)], ScriptedAgent(lambda ask: "no"))
     with pytest.raises(BadArgument, match="no reference answer"):
@@ -70,7 +108,7 @@ def test_an_environment_without_references_says_so():
 def test_a_grader_is_named_or_refused(name, message):
     with pytest.raises(BadArgument, match=message):
         make_grader(name)
-    assert make_grader("text").name == "text/2"
+    assert make_grader("text").name == "text/3"
 
 
 def test_the_command(episodes, tmp_path, capsys):

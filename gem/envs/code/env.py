@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 from gem.content import Obs, join, text_of
@@ -134,12 +133,11 @@ class CodeEnv(DatasetEnv):
         return join([task.question, f"{what_to_write(self.tests)} {self.answer_form}"], "\n\n")
 
     def grade(self, action: str) -> Score:
-        """Run the tests; see DatasetEnv.grade. Info leaves out what differs between runs, such as times."""
+        """Run the tests; see DatasetEnv.grade."""
         if type(self)._check_correct is not CodeEnv._check_correct:  # a subclass has its own check
             code = submission(action)
             return Score(0.0, False) if code is None else verdict(self._check_correct(code), code)
-        score = self.grader(action, self.tests)
-        return replace(score, info={key: value for key, value in score.info.items() if key != "spent"})
+        return self.grader(action, self.tests)
 
     def retry(self, score: Score) -> str:
         """Return the verdict, and the first failure if it may be shown."""

@@ -17,7 +17,7 @@ from gem.envs.data.reading import merge_rows, read_tasks
 from gem.envs.kit.dataset import DatasetEnv
 from gem.errors import BadArgument, GemError, MissingData, NoSolver
 from gem.graders import GIVEN, MADE
-from gem.graders.base import DataGrader, Grader, Score
+from gem.graders.base import Grader
 from gem.graders.choice import options, read_choices, shuffle
 from gem.graders.functions import FunctionGrader, class_of
 from gem.graders.rubric import Rubric
@@ -162,11 +162,6 @@ class DataEnv(DatasetEnv):
     def show(self, task: Task) -> Obs:
         """Return the prompt of a row."""
         return self.prompt.show(task, self._choices(task, self.columns), self._form(task))
-
-    def grade(self, action: str) -> Score:
-        """Score the agent's reply; see DatasetEnv.grade."""
-        of_row = DataGrader if isinstance(self.grader, Rubric) else self._class  # its parts read their rows
-        return of_row.grade_row(self.grader, action, self.answer, text_of(self.task.question))
 
     def step(self, action: str) -> Step:
         """Grade an answer; the last info has the right answer in short as ``target``."""

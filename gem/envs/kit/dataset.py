@@ -15,7 +15,7 @@ from gem import seeding
 from gem.content import Obs, join, text_of
 from gem.core import Env, Start, Step
 from gem.errors import BadArgument, check_argument, check_count
-from gem.graders.base import BOXED, Grader, Score, check_score, grade_with
+from gem.graders.base import BOXED, Grader, Score, check_score, grade_with, same_in_all_runs
 from gem.parsing import boxed
 from gem.record import StopReason
 from gem.tasks.base import Task, TaskSet
@@ -163,7 +163,7 @@ class DatasetEnv(Env):
             reward += UNREADABLE_REWARD
         self.attempt += 1
         info: dict[str, Any] = {
-            **score.info,
+            **same_in_all_runs(score.info),
             "correct": score.correct,
             "parsed_action": score.parsed,
             "score": score.value,

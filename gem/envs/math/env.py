@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gem.content import text_of
 from gem.envs.kit.dataset import DatasetEnv, tasks_of, verdict
 from gem.envs.math.arithmetic import OPERATIONS, Arithmetic
 from gem.envs.math.word_problems import KINDS, MOST_STEPS, WordProblems
@@ -92,7 +91,7 @@ class MathEnv(DatasetEnv):
             return Score(0.0, False, None, "no \\boxed{}")
         if self.check_correct is not MathEnv.check_correct:  # a subclass has its own check
             return verdict(self.check_correct(answer, self.answer), answer)
-        return MathGrader.grade_row(self.grader, action, self.answer, text_of(self.task.question))
+        return super().grade(action)
 
     def write_answer(self, reference: Any) -> str:
         """Return a reference as an answer in the required form."""

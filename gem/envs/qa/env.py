@@ -123,7 +123,7 @@ class QaEnv(DatasetEnv):
     @staticmethod
     def check_correct(answer: str, truth: Any) -> bool:
         """Return whether an answer matches the right one, or one of a list, exactly."""
-        return TextGrader("em")(answer, unboxed_references(truth)).correct
+        return TextGrader("em")(answer, truth).correct
 
     def row(self, task: Task) -> dict[str, Any]:
         """Return a task as a row of `dataset`; its question is the whole prompt that the agent reads."""
