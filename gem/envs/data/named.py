@@ -14,6 +14,7 @@ from gem.envs.data.env import DataEnv
 from gem.envs.data.reading import merge_rows, read_tasks
 from gem.errors import BadArgument, reason
 from gem.files import read_text
+from gem.graders.mathematics.number_words import date, is_notation
 from gem.graders.named import fix_table, named_grader, read_grader
 from gem.graders.number import read_numbers
 from gem.graders.text import unboxed_references
@@ -143,6 +144,8 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
 
 def _looks_like(text: str) -> str:
     """Return the kind of grader that an answer looks like; formula: math, which `number` would refuse."""
+    if is_notation(text) or date(text) or _CODE.fullmatch(text.strip()):
+        return "text"
     one = False
     with suppress(BadArgument):
         one = bool(read_numbers(text))
@@ -153,6 +156,7 @@ def _looks_like(text: str) -> str:
     return "number" if one else "text" if re.search("[A-Za-z]{3}", text) else "formula"
 
 
+_CODE = re.compile(r"0\d{3,}")  # as a ZIP code; 033 may be an integer
 _FORMULA = re.compile(
     r"[-+]?[\d.,/]*\d[\d.,/%]*|.*(?:\$|\\[a-z]+).*|[-+*/^()=\da-z\s]*[\^=][-+*/^()=\da-z\s]*", re.DOTALL
 )

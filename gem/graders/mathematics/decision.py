@@ -135,6 +135,8 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
     left, right = prepare_text(gold), prepare_text.__wrapped__(answer)
     if not right:
         return False, "no answer"
+    if number_words.is_notation(gold):
+        return _compare_notations(left, right), "text"
     if question and _lacks_base(gold, answer, question):
         return True, "equal"
     asked = (asked_unit(question) or given_unit(question, right)) if question else None
@@ -333,7 +335,7 @@ def readable(gold: str) -> bool | None:
     """Return whether this process reads a reference whole; None if only sympy could."""
     text = prepare_text(gold)
     plain = strip_styles(text).strip()
-    if not text:
+    if not text or (number_words.is_notation(gold) and not number_words.date(plain)):
         return False
     words = _WORD.search(plain) and (_PHRASE.fullmatch(plain) or _WORDS_ALONE.fullmatch(plain))
     if read_quantity(text) or _CHOICE.fullmatch(plain) or words or number_words.date(plain):
@@ -372,6 +374,14 @@ def _digits(match: re.Match[str]) -> tuple[bool, str]:
 
 
 # -- texts that are no mathematics
+
+
+def _compare_notations(gold: str, answer: str) -> bool:
+    """Compare dates by the day, and all else that is no calculation word for word: 2-1 is not 1-0."""
+    day = number_words.date(gold)
+    same_day = day is not None and day == number_words.date(strip_to_words(answer))
+    left, right = (_flatten_words(text).replace("--", "-") for text in (gold, answer))  # a dash of LaTeX
+    return same_day or left == right
 
 
 def _compare_residues(gold: str, answer: str) -> bool | None:

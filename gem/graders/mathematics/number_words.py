@@ -170,6 +170,21 @@ def date(words: str) -> str | None:
     return None
 
 
+_NUMERAL = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_NOTATION = re.compile(
+    rf"\+?{_NUMERAL}(?:(?:--?|–){_NUMERAL})+|\d+/\d+/\d+|(?!\d{{1,3}}(?:\.\d{{3}})+\Z)\d+(?:\.\d+){{2,}}"
+)
+
+
+def is_notation(text: str) -> bool:
+    """Return whether numerals are no calculation: a date, a range, a score, a telephone or version number.
+
+    >>> is_notation("1994-03-14"), is_notation("1914–1918"), is_notation("10 - 3"), is_notation("1.234.567")
+    (True, True, False, False)
+    """
+    return _NOTATION.fullmatch(text.strip()) is not None
+
+
 # -- what a sentence says
 
 _OPENINGS = re.compile(

@@ -178,6 +178,11 @@ def test_a_file_that_changed_is_refused_where_its_digest_is_known():
         (["1912", "7", "Oslo", "Paris"], "text"),
         ([["1912"], ["Oslo", "Kristiania"]], "text"),
         (['["9 (apples)"]', '["15 (balls)", "16"]'], "number"),
+        (["1994-03-14", "1969-07-20"], "text"),
+        (["12/10/2020", "14 March"], "text"),
+        (["1-0", "555-1234", "1914–1918", "+1-555-1234", "192.168.0.1"], "text"),
+        (["02134", "00501"], "text"),
+        (["033", "10 - 3", "1/2", "1.234.567"], "math"),
     ],
 )
 def test_the_grader_follows_from_most_answers(answers, kind):
