@@ -25,7 +25,7 @@ RUNS = {
     "fast-1": ("--lr", "0.002", "--seed", "1"),
     "slow-0": ("--lr", "0.0005", "--seed", "0"),
 }
-SETTINGS = ("--episodes", "10240", "--eval-every", "4", "--eval-episodes", "200", "--threads", "1")
+SETTINGS = ("--episodes", "20480", "--eval-every", "4", "--eval-episodes", "200", "--threads", "1")
 PICTURES = {
     "report_run": (["fast-1"], 1280, 1560, "light"),
     "report_runs": (list(RUNS), 1280, 1130, "dark"),

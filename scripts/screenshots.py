@@ -39,7 +39,7 @@ def make_runs(folder: Path) -> list[Path]:
     for seed in range(SEEDS):
         run = folder / f"guess-seed-{seed}"
         if not (run / "summary.json").exists():
-            settings = ("--episodes", 10240, "--lr", 0.002, "--eval-episodes", 50, "--store", "tokens")
+            settings = ("--episodes", 20480, "--lr", 0.002, "--eval-episodes", 50, "--store", "tokens")
             gem("train", *settings, "--threads", 1, "--seed", seed, "--out", run, "--overwrite")
         runs.append(run)
     if not (folder / "games").exists():
