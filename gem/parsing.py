@@ -34,6 +34,7 @@ APART_SIGN = re.compile(  # a number's, and what parts it from the number; no di
 _WIDE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _LAYOUT = (
     (re.compile(r"\\(?:[ ,;:>]|q?quad(?![a-zA-Z]))"), " "),
+    (re.compile(r"\\(?:display|text|script)style(?![a-zA-Z])"), ""),
     (re.compile(r"\\!|\\(?:left|right)(?=\s*\\?[()\[\]{}])"), ""),
     (re.compile(r"\\(?:long)?(?:to|rightarrow)(?![a-zA-Z])|→"), "->"),
     (re.compile(r"\\times(?![a-zA-Z])"), "×"),

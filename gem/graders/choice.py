@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,8 +14,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
+from gem.graders.stated import Statement, drop_label, is_taken_back, read_reply
 from gem.graders.text import exact_match
-from gem.parsing import boxed_or_tagged, drop_invisible, drop_thinking, strip_markup, strip_styles
+from gem.parsing import drop_invisible, strip_markup, strip_styles
 from gem.tasks.columns import Columns
 from gem.tasks.files import scan
 from gem.tasks.sources import cell, has_cell
@@ -22,7 +24,8 @@ from gem.tasks.sources import cell, has_cell
 Numbered: TypeAlias = int | Literal["none"] | None
 """The number of the first option; "none" where answers are texts of options, even if they are labels too."""
 
-LONGEST = 20_000  # characters at the end of a reply in which an answer is looked for
+_LONGEST_LABEL = 10  # characters before the text of a choice
+_AROUND_LETTER = " \t\"'“”‘’«»*_`$()[]{}.,:;?!。\\"
 _MARKS = re.compile(r"\*\*|[$`]")
 _LETTER = re.compile(
     r"(?:(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice)\s*+(?:(?:is|:)\s*+)?)*+\(?([A-Za-z])\)?"
@@ -30,28 +33,25 @@ _LETTER = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _LETTER_AND_TEXT = re.compile(  # in words of which both must name the same choice
-    r"\(?([A-Za-z])\)?\s*[,–-]\s*(.*)|(.*\S)\s*(?:\(([A-Za-z])\)|[,–-]\s*([A-Za-z]))[.)]?", re.DOTALL
+    r"\(?([A-Za-z])\)?\s*[,–—-]\s*(.*)|(.*\S)\s*(?:\(([A-Za-z])\)|[,–—-]\s*([A-Za-z]))[.)]?", re.DOTALL
 )
-_STATEMENT = re.compile(
-    r"(?:answer|choice|option)\s*+(?:is\b|:)\s*+(?::\s*+)?+(?:(?:option|choice)\s++)?+", re.IGNORECASE
-)
-_STATEMENTS = 5  # that are tried, from the last back
 _STATED_LETTER = re.compile(r"\(?([A-Z]|[a-z](?=,\s))(?![\w'])")  # a word behind "a" makes it an article
 _MORE_LETTERS = re.compile(r"(?:\W++[A-Z]\b)++\W*+(?:$|(?:and|or)\b)|\W++(?:and|or)\W++[A-Z]\b")
+_FURTHER = re.compile(r"(?<![\w.])\(?([A-Z])[.):](?=\s|\Z)|\b(?:or|and|then|if) \(?([A-Z])\b(?!')")
 _SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|,? (?:because|since|which)\b")
 
 
 class ChoiceGrader(BoxedGrader):
     r"""A grader that compares the chosen option with the right one.
 
-    The answer is the content of the last ``\boxed{}`` or ``<answer>``, or else the reply itself, what stands
-    after "the answer is", or the last line. It is a letter (``B``, ``(b)``, ``B. text``) or an option's text;
-    a letter alone is the letter of an option, even if another option's text is that letter. A letter with
-    another option's text, or with further letters, is no choice.
+    The answer is the content of the last ``\boxed{}`` or ``<answer>``, else what the reply says is the answer
+    (see `gem.graders.stated`), or the last line. It is a letter (``B``, ``(b)``, ``B. text``) or an option's
+    text; a letter alone is the letter of an option, even if another option's text is that letter. A letter
+    with another option's text, or with further letters, is no choice.
     The reference is ``{"choices": [...], "answer": "B"}``; see `read_choice`.
     """
 
-    name = "choice/1"
+    name = "choice/2"
     answer_form: ClassVar[str] = "Give the letter of your answer inside \\boxed{}."
     criterion: ClassVar[str] = "the letter or the text of the right choice"
 
@@ -180,17 +180,34 @@ def shuffle(reference: Mapping[str, Any], rng: Random) -> dict[str, Any]:
 
 def read_letter(reply: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the option that a reply chooses, None if it chooses none."""
-    reply, choices = drop_invisible(drop_thinking(reply)[-LONGEST:]), _drop_labels(choices)
-    inside = boxed_or_tagged(reply)
-    if inside is not None:
-        return _choose(inside, choices)
-    plain = _drop_marks(reply)
-    for statement in [*_STATEMENT.finditer(plain)][: -_STATEMENTS - 1 : -1]:
-        stated = _read_statement(plain[statement.end() :].partition("\n")[0], choices)
+    parts, choices = read_reply(drop_invisible(reply)), _drop_labels(choices)
+    if parts.inside is not None:
+        return _choose(parts.inside, choices) or _choose(drop_label(parts.inside), choices)
+    rest = parts.text
+    for statement in parts.statements:
+        stated = _read_statement(_drop_marks(statement.text), choices)
+        if stated is None:
+            stated = next(filter(None, (_choose(text, choices) for text in statement.readings())), None)
+        if stated and is_taken_back(_find_rest(statement, choices[ascii_uppercase.index(stated)])):
+            rest = statement.behind
+            break
         if stated is not None:
             return stated or None
-    lines = [line for line in reply.splitlines() if line.strip()]
-    return _choose(lines[-1], choices) if lines else None
+    lines = [line for line in rest.splitlines() if line.strip(" \t`")]
+    closing = _choose(parts.closing, choices) if parts.closing else None
+    if closing or not lines:
+        return closing
+    last = _choose(lines[-1], choices)
+    labels = [label and label[1].upper() for label in (_LABELLED.match(line.strip()) for line in lines[-2:])]
+    listed = len(labels) > 1 and None not in labels and "".join(map(str, labels)) in ascii_uppercase
+    return None if listed else last  # it may be the last of the choices, which the reply repeats
+
+
+def _find_rest(statement: Statement, choice: str) -> str:
+    """Return what stands behind the choice that a statement names, or behind its letter."""
+    at = statement.text.casefold().find(choice.casefold())
+    rest = statement.text[at + len(choice) :] if 0 <= at < _LONGEST_LABEL else statement.text[1:]
+    return f"{rest}\n{statement.behind}"
 
 
 def _read_statement(text: str, choices: Sequence[str]) -> str | None:
@@ -222,13 +239,16 @@ def _drop_marks(text: str) -> str:
 def _choose(text: str, choices: Sequence[str]) -> str | None:
     text = text[:2000]
     plain = _drop_marks(text).strip()
+    bare = unicodedata.normalize("NFKC", plain).strip(_AROUND_LETTER).upper()
+    if len(bare) == 1 and bare in ascii_uppercase[: len(choices)] and text.strip() not in choices:
+        return bare
     match = _LETTER.fullmatch(text.strip(" .")) or _LETTER.fullmatch(plain.strip(" ."))
     letter = match[1].upper() if match else ""
     if letter not in ascii_uppercase[: len(choices)]:
         letter = ""
     behind = (match[2] or "").strip() if match and letter else ""
     others = _name_choices(behind, choices) if behind else []
-    if letter and (letter in others or plain.strip(" .:()").upper() == letter):
+    if letter and (letter in others or bare == letter):
         return letter  # what was asked for, even if another choice's text is this letter
     if (pair := _LETTER_AND_TEXT.fullmatch(plain)) and plain not in choices:
         beside = (pair[1] or pair[4] or pair[5]).upper()
@@ -238,7 +258,10 @@ def _choose(text: str, choices: Sequence[str]) -> str | None:
     named = _name_choices(text, choices)
     if len(named) == 1 and (not others or _fold(text) == _fold(choices[ascii_uppercase.index(named[0])])):
         return named[0]  # which may begin like a letter, as "A. Lincoln"
-    return letter if match and letter and not others and not _names_more(match, choices) else None
+    if not match or not letter or others or _names_more(match, choices):
+        return None
+    labels = {label[1] or label[2] for label in _FURTHER.finditer(behind)} - {letter}
+    return None if labels.intersection(ascii_uppercase[: len(choices)]) else letter
 
 
 def _drop_layout(text: str) -> str:

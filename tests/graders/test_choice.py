@@ -226,3 +226,40 @@ def test_letters_that_are_texts_of_choices_are_texts_where_others_are_no_letters
 def test_letters_of_choices_stand_in_their_texts_or_beside_them(answer, letter, choices):
     assert read_letter(answer, read_choice("B", choices)["choices"]) == letter
     assert read_letter(answer, choices) == letter
+
+
+@pytest.mark.parametrize(
+    ("reply", "letter"),
+    [
+        ("The answer is B. Note that the wrong answer is A.", "B"),
+        ("The answer is B. A common wrong choice: A.", "B"),
+        ("The answer is B. The other option is A.", "B"),
+        ("The answer is B.\n\nExplanation: the most tempting option is A, but Rome is in Italy.", "B"),
+        ("I doubt that the answer is A. The answer is B.", "B"),
+        ("If the answer is A, Rome moved. So B", "B"),
+        ("The answer is A. Wait, no, Rome is in Italy.", None),
+        ("The answer is A? No.", None),
+        ("A. Rome\nB. Oslo\nC. Bern\nD. Kyiv", None),
+        ("A is in Italy.\nB. Oslo", "B"),
+        ("The answer is B.\n\nA. No, Rome is in Italy. C: this is wrong. D is false.", "B"),
+        ("\\boxed{B. Oslo, or maybe C. Bern}", None),
+        ("\\boxed{B. Oslo C. Bern}", None),
+    ],
+)
+def test_what_is_said_of_other_choices_is_no_answer(reply, letter):
+    assert read_letter(reply, ["Rome", "Oslo", "Bern", "Kyiv"]) == letter
+
+
+def test_a_choice_may_be_a_word_that_takes_an_answer_back():
+    choices = ["yes", "no", "maybe", "No, it is red"]
+    for reply, letter in (("The answer is C. Maybe.", "C"), ("The answer is B: No, as it is red.", "B")):
+        assert read_letter(reply, choices) == letter
+        assert read_letter(reply + "\nRed is not blue.", choices) == letter
+    assert read_letter("The answer is D. No, it is red.\nSee above.", choices) == "D"
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"), [("B-", "B"), ("B+", "A"), ("(B-)", "B"), ("B", "B"), ("'B'", "B"), ("−B", None)]
+)
+def test_signs_are_no_marks_around_a_letter(text, letter):
+    assert read_letter(f"\\boxed{{{text}}}", ["B+", "B-"]) == letter
