@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from gem.errors import BadArgument, NoVerdict
 from gem.plugins import declares
 from gem.specs import Rebuildable
+from gem.tasks.files import scan
+from gem.tasks.sources import cell, is_empty
 
 if TYPE_CHECKING:
     from gem.tasks.columns import Columns
@@ -105,6 +107,8 @@ def same_in_all_runs(info: Mapping[str, Any]) -> dict[str, Any]:
 def read_list(value: Any) -> Any:
     """Return the list that a cell is as JSON text, as in a CSV file; another cell unchanged.
 
+    For other rows see `check_lists`.
+
     It begins with a text in quotes, because a list of numbers is more often a single answer.
 
     >>> read_list('["Oslo", "Kristiania"]'), read_list("[1, 2]")
@@ -125,6 +129,31 @@ def read_list(value: Any) -> Any:
             "\\boxed{} around it"
         )
     return texts
+
+
+def check_lists(rows: Any, columns: Columns, where: str) -> None:
+    """Refuse lists as texts where rows can hold lists, unless all answers are such texts.
+
+    Rows of a CSV file hold nothing but texts. Elsewhere a text such as ``["a", "b"]`` among other answers may
+    be the one right answer, as the output of a program is.
+
+    Raises:
+        BadArgument: with what to write.
+    """
+    memory, key = getattr(rows, "checked", set[Any]()), ("lists", columns.answer)
+    if columns.answer is None or getattr(rows, "delimiter", None) or key in memory:
+        return
+    kinds: dict[bool, Any] = {}
+    for row in scan(rows, columns.images):
+        if isinstance(row, Mapping) and not is_empty(value := cell(row, columns.answer)):
+            kinds.setdefault(isinstance(value, str) and _LIST.fullmatch(value) is not None, value)
+    if len(kinds) == 2:
+        raise BadArgument(
+            f"{where}: the answer {kinds[True]!r:.60} is a text that looks like a list, and "
+            f"{kinds[False]!r:.60} is none: are its values alternatives, or is the whole one answer? Write a "
+            "list of JSON without quotes around it, or \\boxed{} around the text."
+        )
+    memory.add(key)
 
 
 _LIST = re.compile(r"\s*\[\s*['\"].*\]\s*", re.DOTALL)
@@ -153,8 +182,10 @@ class DataGrader(Rebuildable):
             where: the data set's name, for messages.
 
         Raises:
-            BadArgument: when a column is missing.
+            BadArgument: when a column is missing, and as of `check_lists`.
         """
+        if cls.answer_form:
+            check_lists(rows, columns, where)
         return cls.read_reference
 
     @staticmethod

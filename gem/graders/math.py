@@ -127,7 +127,8 @@ class MathGrader(BoxedGrader):
     @classmethod
     def reader(cls, columns: Columns, rows: Sequence[Any], where: str) -> Read:
         """Return the reader of references; in a file with semicolons it refuses ``3,5``, a pair or 3.5."""
-        return _read_with_points if getattr(rows, "delimiter", None) == ";" else cls.read_reference
+        read = super().reader(columns, rows, where)
+        return _read_with_points if getattr(rows, "delimiter", None) == ";" else read
 
     @staticmethod
     def read_golds(reference: Any) -> list[str]:

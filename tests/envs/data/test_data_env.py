@@ -290,6 +290,22 @@ def test_a_list_that_is_no_json_of_texts_is_a_bad_row(kind, cell, tmp_path):
         DataEnv(kind, tmp_path / "q.csv")
 
 
+@pytest.mark.parametrize("other", ["ok", ["a", "b"], 7])
+def test_a_text_that_is_a_list_among_other_answers_is_refused_where_rows_hold_lists(other, tmp_path):
+    rows = [{"question": "What does f() return?", "answer": '["a", "b"]'}, {"question": "?", "answer": other}]
+    for data in (rows, write("q.jsonl", rows)):
+        with pytest.raises(BadArgument, match="is a text that looks like a list"):
+            DataEnv("text", data)
+    rows[0]["answer"] = '\\boxed{["a", "b"]}'
+    env = DataEnv("text", write("q.jsonl", rows))
+    for given, reward in (("a", 0), ('["a", "b"]', 1)):
+        env.reset(idx=0)
+        assert env.step(f"\\boxed{{{given}}}").reward == reward
+    with (tmp_path / "q.csv").open("w") as file:
+        csv.writer(file).writerows([["question", "answer"], ["a", '["a", "b"]'], ["b", "ok"]])
+    DataEnv("text", tmp_path / "q.csv")  # has no other lists
+
+
 @pytest.mark.parametrize("answer", ["3,5", "-0,125", "12,5 %", "1234,567"])
 def test_a_decimal_comma_in_a_file_with_semicolons_is_a_bad_row(answer, tmp_path):
     (tmp_path / "q.csv").write_text(f"question;answer\na;{answer}\nb;1,234\nc;(3, 5)\n")
