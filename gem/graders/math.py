@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gem.errors import BadArgument, NoVerdict, missing_extra
 from gem.graders.base import BOXED, UNDECIDED, BoxedGrader, Score
-from gem.graders.mathematics.decision import NOT_EVALUATED, decide, formula, readable
+from gem.graders.mathematics.decision import NOT_EVALUATED, SAME_TEXT, decide, formula, readable
 from gem.graders.mathematics.questions import copied, formed
-from gem.graders.mathematics.replies import final_answer, references
+from gem.graders.mathematics.replies import final_answer, is_written, references
 from gem.graders.pool import Missing, WorkerLost, WorkerPool
 from gem.parsing import boxed
 
@@ -91,7 +91,7 @@ class MathGrader(BoxedGrader):
             MissingExtra: when a pair needs sympy, and the extra `math` is not installed.
         """
         score = self._compare(answer, reference, question or "")
-        if question is None or not score.correct:
+        if question is None or not score.correct or score.why == SAME_TEXT:
             return score
         if copied(answer, reference, question):
             return Score(0.0, False, score.parsed, "copied from the question")
@@ -117,6 +117,8 @@ class MathGrader(BoxedGrader):
                 undecided.append(gold)
             elif len(golds) == 1:
                 why = reason
+        if is_written(answer, given, reference):
+            return Score(1.0, True, excerpt, SAME_TEXT)
         for gold in undecided:
             verdict, reason = self._ask(gold, given)
             if verdict:
@@ -126,7 +128,7 @@ class MathGrader(BoxedGrader):
 
     @classmethod
     def reader(cls, columns: Columns, rows: Sequence[Any], where: str) -> Read:
-        """Return the reader of references; in a file with semicolons it refuses ``3,5``, a pair or 3.5."""
+        """Return the reader of references; in a file with semicolons it refuses ``3,5 m``, a pair or 3.5."""
         read = super().reader(columns, rows, where)
         return _read_with_points if getattr(rows, "delimiter", None) == ";" else read
 
@@ -195,15 +197,18 @@ class MathGrader(BoxedGrader):
 
 
 def _read_with_points(value: Any, row: Mapping[str, Any]) -> Any:
-    if isinstance(value, str) and (comma := _DECIMAL_COMMA.fullmatch(value.strip())):
+    if isinstance(value, str) and (comma := _DECIMAL_COMMA.search(_IN_BRACKETS.sub("", value))):
         raise BadArgument(
             f"the answer is {value!r:.80}, in a file with semicolons: is it one number or two? Write "
-            f"{comma[1]}.{comma[2]} or ({comma[1]}, {comma[2]})"
+            f"{comma[1].replace('.', '')}.{comma[2]} or ({comma[1]}, {comma[2]})"
         )
     return MathGrader.read_reference(value, row)
 
 
-_DECIMAL_COMMA = re.compile(r"([-+−]?(?![1-9]\d{0,2},\d{3}(?!\d))\d+),(\d+)\s*[%€$°A-Za-z]*")  # no 1,234
+_IN_BRACKETS = re.compile(r"[(\[\]][^()\[\]]*[)\[\]]|\\\{[^{}]*\\\}")  # [3,5) and ]3,5[ too
+_DECIMAL_COMMA = re.compile(  # no 1,234, and no list of three numbers
+    r"(?<![\d.,])([-+−]?(?:\d{1,3}(?:\.\d{3})+|(?![1-9]\d{0,2},\d{3}(?!\d))\d++)),(\d++)(?!,\d)"
+)
 
 
 def check_correct(answer: str, truth: Any) -> bool:

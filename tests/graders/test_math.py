@@ -817,6 +817,33 @@ def test_the_question_says_what_is_named(question, gold, answer, right):
 
 
 @pytest.mark.parametrize(
+    "gold",
+    [
+        *("5个", "5円", "３人", "2020年", "12月25日", "5 рублей", "1.234,50", "€1.234,50", "1.234.567"),
+        *("9.360", "5 Äpfel", "5 zorbs", "about 3 m", "x^2+1"),
+    ],
+)
+def test_the_own_text_of_a_reference_is_right(gold):
+    grader = MathGrader()
+    boxes = (
+        gold,
+        rf"\boxed{{{gold}}}",
+        rf"\boxed{{\text{{{gold}}}}}",
+        rf"Die Antwort ist also \boxed{{{gold}}}.",
+    )
+    assert [reply for reply in boxes if not grader(reply, ["0", gold], question=f"{gold}?").correct] == []
+    for reply in (rf"\boxed{{{gold}}} is wrong. It is \boxed{{6}}.", r"\boxed{6}", r"\boxed{12月26日}"):
+        assert not grader(reply, gold).correct
+
+
+def test_thousands_with_points_are_one_number_on_both_sides():
+    grader = MathGrader()
+    for reply in ("1234.5", r"\boxed{1234.50}", r"\boxed{1.234,5}"):
+        assert grader(reply, "1.234,50").correct
+    assert not grader("(1.234, 50)", "1.234,50").correct
+
+
+@pytest.mark.parametrize(
     ("question", "gold", "reply"),
     [
         ("Compute $-3(2,-4)$.", "(-6,12)", "-3(2,-4)"),

@@ -111,6 +111,9 @@ _BURST = re.compile(  # towers and factorials of what sympy would only burst on
 )
 
 
+SAME_TEXT = "same text"
+"""The reason where the answer is the reference's own text."""
+
 NOT_EVALUATED = "not evaluated"
 """The reason where an answer is equal but leaves a sum, product or quotient of numbers to do."""
 Verdict = tuple[bool | None, str]
@@ -124,7 +127,7 @@ def decide(gold: str, answer: str, question: str = "") -> Verdict:
     takes at most some milliseconds, whatever the texts are.
     """
     if gold == answer:
-        return bool(gold), "same text"
+        return bool(gold), SAME_TEXT
     whole = _INTEGER.fullmatch(gold), _INTEGER.fullmatch(answer)
     if whole[0] and whole[1]:
         return _digits(whole[0]) == _digits(whole[1]), "integers"
@@ -315,7 +318,7 @@ _PARAMETERS = frozenset(("r", "s", "t", "u", "v", "k", "m", "n", "p", "lambda", 
 def _compare_texts(left: str, right: str) -> Verdict:
     """Compare two normalised texts."""
     if left == right or (STYLED.search(left + right) and _flatten_words(left) == _flatten_words(right)):
-        return bool(left), "same text"
+        return bool(left), SAME_TEXT
     if "=" in right and left.lstrip("\\{ ").startswith("("):
         right = _write_points(left, right) or right
     for mark, compare in _COMPARERS:

@@ -111,7 +111,7 @@ def _reference(text: str) -> str:
         answer = _boxed_answer(text)
         if answer is not None:
             return answer
-    return text.rpartition("####")[2].strip() if "####" in text else text.strip()
+    return languages.join_groups(text.rpartition("####")[2].strip(), "")
 
 
 def final_answer(text: str) -> tuple[str | None, bool]:
@@ -139,10 +139,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     >>> final_answer("<think>Is it 7?</think> So it is clear that Ann pays **$18** each day.")
     ('$18', False)
     """
-    text = text[-LONGEST:] if len(text) > LONGEST else text
-    text = text if text.isascii() else languages.write_ascii_digits(drop_invisible(text))
-    text = text.replace("\\fbox{", "\\boxed{") if "\\fbox{" in text else text
-    text = drop_thinking(text)
+    text = _read_reply(text)
     if _differ(text):
         return None, True
     if "\\boxed" in text:
@@ -154,7 +151,31 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     if not stripped:
         return None, True
     answer, whole = stated_answer(stripped[-REPLY:])
-    return answer[-ANSWER:] if answer is not None else None, whole or len(stripped) < 40
+    answer = None if answer is None else languages.join_groups(answer[-ANSWER:], "")
+    return answer, whole or len(stripped) < 40
+
+
+def is_written(reply: str, answer: str, reference: Any) -> bool:
+    """Return whether the last box of a reply has a reference's own words, and its final answer is that box.
+
+    `final_answer` may write a box in other words, as a noun of another language, which a reference keeps.
+    """
+    text = _read_reply(reply)
+    inside = boxed(text)
+    return (
+        inside is not None
+        and answer == _rewrite(inside, text)
+        and {inside, _strip_style(inside)} & set(map(languages.write_ascii_digits, references(reference)))
+        != set()
+    )
+
+
+def _read_reply(reply: str) -> str:
+    """Return the end of a reply without thinking, with ASCII digits and one command for boxes."""
+    text = reply[-LONGEST:] if len(reply) > LONGEST else reply
+    text = text if text.isascii() else languages.write_ascii_digits(drop_invisible(text))
+    text = text.replace("\\fbox{", "\\boxed{") if "\\fbox{" in text else text
+    return drop_thinking(text)
 
 
 def _differ(text: str) -> bool:
@@ -180,9 +201,7 @@ def _plain_answer(text: str, inside: str) -> str | None:
         return None
     if text[max(0, start - 24) : start].rstrip(" $(:*\\\n").endswith(_MAY_DENY):
         return None
-    return (
-        inside if inside.isdigit() else _in_english(languages.join_groups(_strip_style(inside), text), text)
-    )
+    return inside if inside.isdigit() else _rewrite(inside, text)
 
 
 _MAY_DENY = (
@@ -295,7 +314,12 @@ def _join(text: str, boxes: list[tuple[int, int, str]]) -> str:
         return ", ".join(languages.join_groups(inside, text) for inside in reversed(kept))
     last = _strip_style(kept[0])
     sign = _PERCENT.match(text, boxes[-1][1]) if len(text) - boxes[-1][1] < ANSWER else None
-    return last + "%" if sign and "%" not in last else _in_english(languages.join_groups(last, text), text)
+    return last + "%" if sign and "%" not in last else _rewrite(last, text)
+
+
+def _rewrite(inside: str, text: str) -> str:
+    """Return the content of a box without style, with its digits joined and its unit in English."""
+    return _in_english(languages.join_groups(_strip_style(inside), text), text)
 
 
 # the name before a box
@@ -318,7 +342,7 @@ def _strip_style(value: str) -> str:
 
 _COUNTED = re.compile(
     r"([-+]?\$?[\d.,{}\\!/ ]*\d[\d.,{}!]*\}?|\\[dt]?frac\{[^{}]*\}\{[^{}]*\})[\s~\\,]*(?:\\(?:text|mathrm"
-    r"|textrm|mbox)\s*\{\s*(.+?)\s*\}|([^\W\d_][^{}\\]*))"
+    r"|textrm|mbox)\s*\{\s*(.+?)\s*\}|([^\W\d_][^{}\\\d]*))"
 )
 
 

@@ -306,11 +306,28 @@ def test_a_text_that_is_a_list_among_other_answers_is_refused_where_rows_hold_li
     DataEnv("text", tmp_path / "q.csv")  # has no other lists
 
 
-@pytest.mark.parametrize("answer", ["3,5", "-0,125", "12,5 %", "1234,567"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "3,5",
+        "-0,125",
+        "12,5 %",
+        "1234,567",
+        "1.234,50",
+        "€3,50",
+        "3,5 km/h",
+        "3,5 cm^2",
+        "3,5 (m)",
+        "x = 1,5",
+    ],
+)
 def test_a_decimal_comma_in_a_file_with_semicolons_is_a_bad_row(answer, tmp_path):
-    (tmp_path / "q.csv").write_text(f"question;answer\na;{answer}\nb;1,234\nc;(3, 5)\n")
+    fine = ("1,234", "1,234.50", "(3, 5)", "(3,5)", "[3,5)", "]3,5[", r"\{3,5\}", "1,2,3")
+    (tmp_path / "q.csv").write_text(
+        f"question;answer\na;{answer}\n" + "".join(f"b;{each}\n" for each in fine)
+    )
     with pytest.raises(
-        BadArgument, match=r"1 of 3 rows .*\n  line 2: .*one number or two\? Write [-\d]+\.\d"
+        BadArgument, match=r"1 of 9 rows .*\n  line 2: .*one number or two\? Write [-\d]+\.\d"
     ):
         DataEnv("math", tmp_path / "q.csv")
     (tmp_path / "q.csv").write_text(f'question,answer\na,"{answer}"\n')
