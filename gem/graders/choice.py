@@ -135,9 +135,7 @@ def _find_first_number(rows: Any, columns: Columns, where: str) -> Numbered:
         with suppress(BadArgument):
             if isinstance(row, Mapping) and columns.answer is not None and columns.choices is not None:
                 answer, option = cell(row, columns.answer), options(row, columns.choices)
-                if str(answer).strip().isdecimal():
-                    read_choices(option)
-                else:
+                if not _key_of(answer, read_choices(option)[0]).isdecimal():
                     read_choice(answer, option)
                 answers.append(answer)
                 choices.append(option)
@@ -333,7 +331,7 @@ def read_choice(answer: Any, choices: Any, numbered: Numbered = None) -> dict[st
         BadArgument: when the answer is not among the choices.
     """
     texts, labels = read_choices(choices)
-    text = str(answer).strip()
+    text = _key_of(answer, texts)
     places = [] if numbered == "none" and text in texts else _find_labels(text, labels)
     if not places and isinstance(numbered, int) and text.isdecimal():
         at = int(text) - numbered
@@ -352,6 +350,13 @@ def read_choice(answer: Any, choices: Any, numbered: Numbered = None) -> dict[st
     return {"choices": texts, "answer": ascii_uppercase[places[0]]}
 
 
+def _key_of(answer: Any, texts: Sequence[str]) -> str:
+    """Return an answer as text; 2.0, as data frames with gaps have it, is 2 unless a choice has that text."""
+    text = str(answer).strip()
+    whole = text.removesuffix(".0")
+    return whole if whole.isdecimal() and text not in texts else text
+
+
 def _find_labels(text: str, labels: Sequence[str]) -> list[int]:
     bare = text.strip("().").casefold()
     return [at for at, label in enumerate(labels) if label.casefold() == bare]
@@ -367,7 +372,8 @@ def first_number(answers: Sequence[Any], choices: Sequence[Any]) -> Numbered:
     Raises:
         BadArgument: when digits may be texts of options or their numbers, and when they may begin at 0 or 1.
     """
-    rows = [(str(key).strip(), *read_choices(each)) for key, each in zip(answers, choices, strict=True)]
+    read = zip(answers, map(read_choices, choices), strict=True)
+    rows = [(_key_of(answer, texts), texts, labels) for answer, (texts, labels) in read]
     labels_in_texts = [text in texts for text, texts, labels in rows if _find_labels(text, labels)]
     if len(labels_in_texts) == len(rows):
         return None

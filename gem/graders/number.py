@@ -274,7 +274,7 @@ def read_numbers(reference: Any, unit: str = "") -> list[Fraction]:
         numbers = find_numbers(text if inside is None else inside, unit=unit)
         if len(numbers) == 1 and numbers[0] is not None:
             return [numbers[0]]
-    elif isinstance(reference, Sequence) and reference:
+    elif isinstance(reference, Sequence) and reference and not isinstance(reference, bytes):
         return [number for part in reference for number in read_numbers(part, unit)]
     raise _reference_error(reference)
 

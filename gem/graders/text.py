@@ -139,7 +139,7 @@ def _texts(part: Any, whole: Any) -> list[str]:
         return [str(part)]
     if isinstance(part, Mapping) and (known := [part[name] for name in _GIVEN if name in part]):
         return [text for each in known for text in _texts(each, whole)]
-    if isinstance(part, Sequence):
+    if isinstance(part, Sequence) and not isinstance(part, bytes):
         return [text for each in part for text in _texts(each, whole)]
     raise _reference_error(whole)
 

@@ -130,6 +130,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
         BadArgument: for a column that is not there, and when question or answer cannot be found.
     """
     check_names(given)
+    given = {name: str(column) for name, column in given.items()}
     own = list(map(str, row))  # of two that differ in case, the name as it is known, or else the first
     names = {name.casefold().replace(" ", "_").replace("-", "_"): name for name in reversed(own)}
     names |= {name: name for name in own if name in names}
@@ -145,7 +146,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
         return None
 
     first = given.get("first")
-    check_argument("first", first, first is None or str(first) in ("0", "1", "none"), "0, 1, none")
+    check_argument("first", first, first is None or first in ("0", "1", "none"), "0, 1, none")
     for name, column in given.items():
         if name == "first":
             continue
@@ -180,7 +181,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
         choices,
         given.get("id") or find(IDS, taken),
         given.get("images") or find(IMAGES),
-        None if first is None else str(first),
+        first,
     )
 
 

@@ -519,7 +519,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
                         f"{path} cannot be read: its rows take more than {most >> 20} MiB of memory, far "
                         "more than the file has. Split it."
                     )
-            self._table = ArrowTable.from_batches(batches, file.schema_arrow)
+            self._table = _widen(ArrowTable.from_batches(batches, file.schema_arrow))
         _refuse_twice(path, self._table.column_names)
         self.path = path
 
@@ -588,7 +588,22 @@ def _frame_rows(frame: Any) -> Any:
     if hasattr(frame, "to_dicts"):  # polars
         return frame.to_dicts()
     if hasattr(frame, "to_pylist") and hasattr(frame, "column_names"):  # pyarrow
-        return frame.to_pylist()
+        return _widen(frame).to_pylist()
     if hasattr(frame, "iloc") and hasattr(frame, "to_dict"):  # pandas
-        return frame.to_dict("records")
+        frame = frame.rename(columns=str)  # a file without a header has numbers
+        short = [name for name, kind in frame.dtypes.items() if str(kind) in SHORT_FLOATS]
+        return frame.astype(dict.fromkeys(short, str)).astype(dict.fromkeys(short, float)).to_dict("records")
     return frame
+
+
+SHORT_FLOATS = ("float16", "float32", "float")
+"""What numpy and pyarrow call types of numbers that a float of Python shows with digits that they lack."""
+
+
+def _widen(table: Any) -> Any:
+    """Return a table of pyarrow in which 0.1 of 32 bits is 0.1, not 0.10000000149011612."""
+    for at, field in enumerate(table.schema):
+        if str(field.type) in SHORT_FLOATS:
+            column = table.column(at).cast("string").cast("float64")
+            table = table.set_column(at, field.name, column)
+    return table

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import io
 import math
@@ -15,6 +16,9 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -24,6 +28,7 @@ from gem.errors import BadArgument, MissingData, did_you_mean, install_command
 from gem.proxies import through_proxy
 from gem.tasks.base import Task, TaskSet
 from gem.tasks.files import (
+    SHORT_FLOATS,
     SUFFIXES,
     BadRow,
     FileRows,
@@ -152,7 +157,7 @@ class RowTasks(Ordered):
         except BadArgument as error:
             raise BadArgument(f"{self.name}, {place_of(self.rows, index)}: {error}") from error
         if self.images_key is not None:
-            question = _place_pictures(str(question), _pictures(cell(row, self.images_key), self.folder))
+            question = _place_pictures(str(question), _pictures(raw_cell(row, self.images_key), self.folder))
         keys = (self.question_key, self.answer_key, self.images_key)
         info = {key: value for key, value in row.items() if key not in keys}
         return Task(self.id_of(index, row), question, reference, info)
@@ -210,7 +215,7 @@ class RowTasks(Ordered):
         reasons: dict[str, list[int]] = {}
         column = self.images_key
         if column is not None:
-            cells = (cell(row, column) for row in scan(self.rows) if isinstance(row, Mapping))
+            cells = (raw_cell(row, column) for row in scan(self.rows) if isinstance(row, Mapping))
             first = next((each for each in cells if not is_empty(each)), None)
             named = isinstance(first, str) or (isinstance(first, list) and isinstance(first[0], str))
         for index, row in enumerate(scan(self.rows, None if column is None or named else column)):
@@ -227,7 +232,7 @@ class RowTasks(Ordered):
 
     def _check_pictures(self, row: Mapping[str, Any]) -> None:
         """Refuse a row with neither a question nor a picture, and what is no picture, by its first bytes."""
-        pictures = _list_pictures(cell(row, str(self.images_key)))
+        pictures = _list_pictures(raw_cell(row, str(self.images_key)))
         if not pictures and is_empty(cell(row, self.question_key)):
             raise BadArgument(f"column {self.question_key!r} is empty, and there is no picture")
         for each in pictures:
@@ -288,13 +293,54 @@ def has_cell(row: Mapping[str, Any], key: str) -> bool:
 
 
 def cell(row: Mapping[str, Any], key: str) -> Any:
-    """Return a cell by its column, in which dots lead into mappings; None if there is none."""
+    """Return the value of a cell by its column, in which dots lead into mappings; None if there is none.
+
+    It is plain: see `plain_value`. A picture is read by `raw_cell`.
+    """
+    return plain_value(raw_cell(row, key))
+
+
+def raw_cell(row: Mapping[str, Any], key: str) -> Any:
+    """Return a cell as it is, but lists and numbers of numpy as those of Python; see `cell`.
+
+    A number of 32 bits is the shortest decimal that it stands for: 0.1, not 0.10000000149011612.
+    """
     if key not in row and "." in key:
         home, _, rest = key.partition(".")
         inner = row.get(home)
-        return cell(inner, rest) if isinstance(inner, Mapping) else None
+        return raw_cell(inner, rest) if isinstance(inner, Mapping) else None
     value: Any = row.get(key)
-    return value.tolist() if hasattr(value, "tolist") else value  # of numpy
+    if not hasattr(value, "tolist"):
+        return value
+    short = str(getattr(value, "dtype", "")) in SHORT_FLOATS
+    return (value.astype(str).astype(float) if short else value).tolist()
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON has it, so that a row means the same from each kind of source.
+
+    Bytes are text, and a decimal, a fraction, a date and a time are as they are written, also in a list. What
+    has no such form, as bytes of a picture, is unchanged.
+    """
+    if isinstance(value, list) and any(isinstance(each, _WRITTEN) for each in value):
+        return [plain_value(each) for each in value]
+    if not isinstance(value, _WRITTEN):
+        return value
+    if isinstance(value, bytes):
+        with contextlib.suppress(UnicodeDecodeError):
+            return value.decode()
+        return value
+    if value != value:  # no number, and no time of pandas
+        return None
+    if isinstance(value, datetime):
+        midnight = value.tzinfo is None and value.time() == time()
+        return (value.date() if midnight else value).isoformat()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+_WRITTEN = (bytes, Decimal, Fraction, date, time)
 
 
 def is_chat(value: Any) -> bool:

@@ -181,6 +181,10 @@ def test_answers_of_a_whole_data_set_tell_where_numbers_begin():
         with pytest.raises(BadArgument, match="first=0, or first=1"):
             first_number(ones, two)
     assert first_number(["A", "1", "1"], two) is None
+    for twos in (["1.0", "2.0", "1.0"], [1.0, 2.0, 1.0]):  # as a data frame has it whose column has gaps
+        assert first_number(twos, two) == 1
+        assert read_choice(twos[1], two[0], 1)["answer"] == "B"
+    assert read_choice("2.0", ["1.0", "2.0"])["answer"] == "B"
 
 
 @pytest.mark.parametrize("kind", [int, str])

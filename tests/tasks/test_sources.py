@@ -8,6 +8,9 @@ import re
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
@@ -16,7 +19,7 @@ from gem.errors import BadArgument, MissingData, MissingExtra, install_command
 from gem.tasks import files, sources
 from gem.tasks.base import TaskSet
 from gem.tasks.files import FileRows
-from gem.tasks.sources import load
+from gem.tasks.sources import cell, load
 
 ROWS = [
     {"problem": "1 + 1", "answer": "2", "level": 1},
@@ -540,3 +543,42 @@ def test_a_split_that_holds_no_rows_is_told(tmp_path):
     file.write_text('{"a": {"b": 1}}')
     with pytest.raises(BadArgument, match="the split holds no rows"):
         FileRows(file, None)
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (b"Oslo", "Oslo"),
+        (b"\xff\xd8\xff", b"\xff\xd8\xff"),
+        (Decimal("3.50"), "3.50"),
+        (Decimal("1E+2"), "100"),
+        (Decimal("NaN"), None),
+        (Fraction(1, 3), "1/3"),
+        (date(2020, 1, 2), "2020-01-02"),
+        (datetime(2020, 1, 2), "2020-01-02"),
+        (datetime(2020, 1, 2, 10, 30), "2020-01-02T10:30:00"),
+        ([b"Oslo", Decimal("1.5"), 7], ["Oslo", "1.5", 7]),
+        (["Oslo", 7], ["Oslo", 7]),
+    ],
+)
+def test_a_cell_means_the_same_from_each_kind_of_source(value, plain):
+    assert cell({"a": {"b": value}}, "a.b") == plain
+
+
+def test_a_number_of_32_bits_is_the_shortest_decimal_that_it_stands_for(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    short = numpy.array([0.1, 2.7], numpy.float32)
+    assert [cell({"a": value}, "a") for value in (short[0], short)] == [0.1, [0.1, 2.7]]
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"problem": ["a", "b"], "answer": short})
+    assert load(frame)[1].reference == 2.7
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"problem": ["a", "b"], "answer": pyarrow.array(short)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "q.parquet")
+    for source in (table, tmp_path / "q.parquet"):
+        assert load(source)[0].reference == 0.1
+
+
+def test_columns_of_a_data_frame_without_names_have_their_numbers():
+    frame = pytest.importorskip("pandas").DataFrame([["a", "5"], ["b", "6"]])
+    assert load(frame, question_key="0", answer_key="1")[1].reference == "6"

@@ -96,7 +96,7 @@ def references(reference: Any) -> list[str]:
         return [_reference(drop_invisible(reference))]
     if isinstance(reference, int | float | Fraction) and not isinstance(reference, bool):
         return [str(reference)]
-    if isinstance(reference, Sequence) and reference:
+    if isinstance(reference, Sequence) and reference and not isinstance(reference, bytes):
         return [text for part in reference for text in references(part)]
     try:
         return [str(reference.item())]  # a number of numpy

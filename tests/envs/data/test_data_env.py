@@ -110,6 +110,20 @@ def test_a_data_frame_is_data():
     assert env.step("\\boxed{4}").reward == 1
 
 
+@pytest.mark.parametrize("columns", [{"question": 0, "answer": 1}, "question=0,answer=1"])
+def test_columns_may_be_named_by_numbers(columns):
+    frame = pytest.importorskip("pandas").DataFrame([["1 + 1", "2"], ["2 + 2", "4"]])
+    env = gem.make("data:math", data=frame, columns=columns)
+    env.reset(idx=1)
+    assert env.step("\\boxed{4}").reward == 1
+
+
+@pytest.mark.parametrize("kind", ["text", "math", "number"])
+def test_bytes_that_are_no_text_are_no_answer(kind):
+    with pytest.raises(BadArgument, match=r"the reference is b'\\xff'; accepted"):
+        gem.make(f"data:{kind}", data=[{"question": "?", "answer": b"\xff"}])
+
+
 def test_it_says_what_was_understood():
     about = data_task(write("q.jsonl", [SQUAD]), "text").about
     assert about == (
