@@ -119,12 +119,16 @@ def test_the_rows_of_a_file_are_audited_for_any_grader(capsys, tmp_path):
     (tmp_path / "g.py").write_text("def half(answer, reference):\n    return 0.5\n")
     for grader in ("text", "number", "g.py:half", "judge:m@http://127.0.0.1:9/v1"):
         assert run("audit", "--data", "q.csv", "--grader", grader) == 0
-        assert capsys.readouterr().out == "q.csv: all 7 rows can be used.\n"
+        kind = grader if grader.isalpha() else "function" if ":half" in grader else "judge"
+        assert capsys.readouterr().out == f"q.csv: all 7 rows can be used by the grader {kind}.\n"
     (tmp_path / "odd.csv").write_text("q,a\nCapital of Norway?,Oslo\n")
     assert run("audit", "--data", "odd.csv", "--grader", "text") == cli.MISUSED
     assert "no column of odd.csv is evidently the question" in capsys.readouterr().err
     assert run("audit", "--data", "odd.csv", "--grader", "text", "--columns", "question=q,answer=a") == 0
     assert "all 1 row can be used" in capsys.readouterr().out
+    (tmp_path / "odd.csv").write_text("question,A,B,answer\n?,x,y,B\n")
+    assert run("audit", "--data", "odd.csv") == 0  # by the grader that `eval` takes
+    assert capsys.readouterr().out == "odd.csv: all 1 row can be used by the grader choice.\n"
 
 
 def test_a_changed_file_is_told_and_asked_again(capsys, tmp_path):

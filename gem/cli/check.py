@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -113,7 +113,8 @@ def audit(
         instances: how many seeds to try, to count distinct instances.
         json: write the cards to this file; cards of other environments in the file are kept.
         grader: audit a grader instead: math, number, text or code. Rewritten answers must score the same,
-            wrong mutants must not. With --data: the grader that is to read the answers, math if left out.
+            wrong mutants must not. With --data: the grader that is to read the answers; if left out, that of
+            `gem-gym eval --data`.
         data: list instead all rows of this file that cannot be used, and the references that the mathematics
             grader can read only in part.
         columns: the columns of that file, as question=COLUMN,answer=COLUMN; see `gem-gym eval --help`.
@@ -132,7 +133,7 @@ def audit(
     if data is not None:
         if targets or json is not None:
             raise BadArgument("--data audits a file alone; leave out environments and --json.")
-        return _audit_data(data, columns, answer_key, grader or "math")
+        return _audit_data(data, columns, answer_key, grader or "")
     if grader is not None:
         if targets or json is not None:
             raise BadArgument("--grader audits a grader alone; leave out environments and --json.")
@@ -246,6 +247,7 @@ def _audit_judge(name: str, labels: Path, prices: Path | None) -> int:
 
 
 def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
+    from gem.envs.data.named import guess_kind
     from gem.envs.data.reading import merge_rows, read_tasks
     from gem.graders.named import named_grader
     from gem.tasks.columns import find_columns, parse_columns
@@ -253,10 +255,14 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     from gem.tasks.sources import has_cell, open_rows
     from gem.testing.audit_grader import unread_references
 
-    kind, own_grader = named_grader(grader)
     rows, name, _ = open_rows(path, None)
     given = parse_columns(columns)
     there = has_cell(merge_rows(rows, name), answer_key)
+    kind, own_grader = named_grader(grader) if grader else ("math", None)
+    if not grader:
+        known = given if answer_key == "answer" else {"answer": answer_key, **given}
+        with suppress(BadArgument):  # which is told below, or it is a file of references alone
+            kind = guess_kind(path, None, known)
     if there or answer_key != "answer":
         given.setdefault("answer", answer_key)
     try:
@@ -270,7 +276,7 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     if bad:
         print(printable(tasks.describe_bad_rows(bad, most=len(bad))))
     elif kind != "math":
-        print(f"{path}: all {len(tasks)} row{'s' * (len(tasks) != 1)} can be used.")
+        print(f"{path}: all {len(tasks)} row{'s' * (len(tasks) != 1)} can be used by the grader {kind}.")
     if kind != "math":
         return FAILED if bad else 0
     left_out = {number for numbers in bad.values() for number in numbers}

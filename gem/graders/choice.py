@@ -290,7 +290,10 @@ def _name_choices(text: str, choices: Sequence[str]) -> list[str]:
 
 
 def read_choices(value: Any) -> tuple[list[str], list[str]]:
-    """Return the texts and the labels of options: a list, its JSON, or ``{"text": [...], "label": [...]}``.
+    """Return the texts and the labels of options.
+
+    They are a list of texts, its JSON, ``{"A": text, ...}``, ``{"text": [...], "label": [...]}``, or
+    ``[{"text": ..., "label": ...}, ...]``.
 
     Raises:
         BadArgument: for less than two options, more than 26, and anything else.
@@ -306,12 +309,21 @@ def read_choices(value: Any) -> tuple[list[str], list[str]]:
     if isinstance(value, Mapping) and "text" in value:
         value, labels = value["text"], value.get("label")
     elif isinstance(value, Mapping):
-        value, labels = list(value.values()), list(value)
+        pairs = list(value.items())
+        while pairs and pairs[-1][1] is None:  # `datasets` gives all rows the labels of the longest
+            pairs.pop()
+        value, labels = [text for _, text in pairs], [label for label, _ in pairs]
+    elif isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        labels = [each["label"] for each in value if "label" in each]
+        value = [each.get("text") for each in value]
     texts = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(texts, list | tuple) or not 2 <= len(texts) <= len(ascii_uppercase):
         raise BadArgument(f"the choices are {value!r:.80}; accepted: a list of 2 to 26 texts")
     if any(not isinstance(each, str | int | float) or not str(each).strip() for each in texts):
-        raise BadArgument(f"the choices are {value!r:.80}; one of them is empty or no text")
+        raise BadArgument(
+            f"the choices are {value!r:.80}; one of them is empty or no text; accepted: a list of texts, a "
+            "mapping from labels to texts, or a list of mappings with text and label"
+        )
     labels = labels.tolist() if hasattr(labels, "tolist") else labels
     if labels is None or len(labels) != len(texts):
         labels = ascii_uppercase[: len(texts)]

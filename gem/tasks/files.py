@@ -573,6 +573,12 @@ def one_split(dataset: Any, split: str | None, name: str) -> Any:
             )
         return dataset
     known = [str(key) for key, rows in dataset.items() if not isinstance(rows, str | float | int | None)]
+    if not any(map(_may_be_rows, dataset.values())):
+        raise BadArgument(
+            f"{name} is one mapping of {', '.join(map(repr, dataset))[:200]}, whose values are no rows; "
+            "accepted: a list with a mapping for each row (pandas: to_json(orient='records')), or a mapping "
+            "of splits to such lists."
+        )
     if split is None and len(known) == 1:
         return _frame_rows(dataset[known[0]])
     if split not in dataset:
@@ -581,6 +587,13 @@ def one_split(dataset: Any, split: str | None, name: str) -> Any:
             f"{name}: {asked}; it has {', '.join(known) or 'none'}. Name one with split= (--split)."
         )
     return _frame_rows(dataset[split])
+
+
+def _may_be_rows(value: Any) -> bool:
+    """Return whether a value may be the rows of a split; the cells of a row or a column are none."""
+    if isinstance(value, list | tuple):
+        return not value or isinstance(value[0], Mapping)
+    return not isinstance(value, str | float | int | Mapping | None)
 
 
 def _frame_rows(frame: Any) -> Any:

@@ -55,6 +55,9 @@ PROBE_S = 3.0
 MOST_REASONS = 100
 """The most different reasons in the message about bad rows."""
 
+MOST_NESTED = 100
+"""The most lists and mappings that an answer may be nested in; Python reads far more, and compares fewer."""
+
 PLACEHOLDER = "<image>"
 """The placeholder of a picture in a question's text."""
 
@@ -183,6 +186,8 @@ class RowTasks(Ordered):
                 raise BadArgument(f"column {key!r} is empty")
         asked: Any = cell(row, self.question_key)
         reference: Any = None if self.answer_key is None else cell(row, self.answer_key)
+        if _is_deep(reference):
+            raise BadArgument(f"column {self.answer_key!r} is nested in more than {MOST_NESTED} lists")
         if is_chat(reference):  # the answer is a message of its own, or the last of the conversation
             asked = reference[:-1] if self.answer_key == self.question_key else asked
             reference = _content(reference[-1]["content"], str(self.answer_key))
@@ -395,11 +400,26 @@ def _content(value: Any, column: str) -> str:
 
 def is_empty(value: object) -> bool:
     """Return whether a value is nothing: blank text, NaN, or a list of such values."""
-    if isinstance(value, str):
-        return not value.strip()
-    if isinstance(value, list | tuple):
-        return all(map(is_empty, value))
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list | tuple):
+            parts += part
+        elif isinstance(part, str):
+            if part.strip():
+                return False
+        elif part is not None and not (isinstance(part, float) and math.isnan(part)):
+            return False
+    return True
+
+
+def _is_deep(value: object) -> bool:
+    """Return whether a value is nested in more than MOST_NESTED lists and mappings."""
+    parts = [value]
+    for _ in range(MOST_NESTED + 1):
+        insides = (list(part.values()) if isinstance(part, Mapping) else part for part in parts)
+        parts = [each for inside in insides if isinstance(inside, list | tuple) for each in inside]
+    return bool(parts)
 
 
 # -- finding

@@ -267,3 +267,21 @@ def test_a_choice_may_be_a_word_that_takes_an_answer_back():
 )
 def test_signs_are_no_marks_around_a_letter(text, letter):
     assert read_letter(f"\\boxed{{{text}}}", ["B+", "B-"]) == letter
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [{"label": "P", "text": "x"}, {"label": "Q", "text": "y"}],  # as in CommonsenseQA
+        {"P": "x", "Q": "y", "R": None},  # as `datasets` gives it where another row has R
+        {"text": ["x", "y"], "label": ["P", "Q"]},
+    ],
+)
+def test_choices_have_their_labels(choices):
+    assert read_choice("Q", choices) == {"choices": ["x", "y"], "answer": "B"}
+
+
+@pytest.mark.parametrize("choices", [["x", None], {"P": None, "Q": "y"}, [{"label": "P"}, {"text": "y"}]])
+def test_a_choice_that_is_nothing_is_refused(choices):
+    with pytest.raises(BadArgument, match="empty or no text; accepted: a list of texts, a mapping"):
+        read_choice("x", choices)

@@ -540,9 +540,24 @@ def test_what_is_no_picture_is_refused(value):
 
 def test_a_split_that_holds_no_rows_is_told(tmp_path):
     file = tmp_path / "rows.json"
-    file.write_text('{"a": {"b": 1}}')
+    file.write_text('{"a": {"b": 1}, "c": []}')
     with pytest.raises(BadArgument, match="the split holds no rows"):
-        FileRows(file, None)
+        FileRows(file, "a")
+
+
+@pytest.mark.parametrize("answers", ["5", ["5", "6"], {"0": "5", "1": "6"}])
+@pytest.mark.parametrize("split", [None, "answer"])
+def test_one_row_or_one_mapping_of_columns_is_no_mapping_of_splits(answers, split, tmp_path):
+    path = write(tmp_path / "q.json", {"problem": answers, "answer": answers})
+    with pytest.raises(BadArgument, match=r"one mapping of 'problem', 'answer', .*orient='records'"):
+        load(path, split)
+
+
+def test_an_answer_that_is_nested_without_end_is_a_bad_row(tmp_path):
+    deep = "[" * 600 + "1" + "]" * 600
+    (tmp_path / "q.jsonl").write_text(f'{{"problem": "a", "answer": {deep}, "more": {deep}}}\n')
+    with pytest.raises(BadArgument, match="column 'answer' is nested in more than 100 lists"):
+        load(tmp_path / "q.jsonl")
 
 
 @pytest.mark.parametrize(
