@@ -192,7 +192,7 @@ def _announces(text: str, match: re.Match[str]) -> bool:
 def _read_closing(line: str) -> str | None:
     """Return what a line concludes without the word answer."""
     line = drop_emphasis(line[-PIECE:])
-    for text in (line, _SENTENCE_END.split(line.rstrip(".!"))[-1].strip()):
+    for text in (_SENTENCE_END.split(line.rstrip(".!"))[-1].strip(), line):
         if match := _IS_RIGHT.fullmatch(text) or _CLOSING.fullmatch(text):
             return drop_emphasis(match[1])
     return None

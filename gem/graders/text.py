@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Score
 from gem.graders.mathematics import number_words
-from gem.parsing import APART_SIGN, boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
+from gem.graders.stated import PIECE, Reply, drop_label, read_reply
+from gem.parsing import APART_SIGN, boxed, drop_invisible, strip_markup, strip_styles
 
-LONGEST = 20_000  # characters of a reply in which an answer is looked for
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
 _CLOSED = ("yes", "no", "noanswer")
@@ -35,12 +35,12 @@ _SYMBOLS = str.maketrans({"+": "\x06", "#": "\x07", "-": "\x08", "−": "\x08"})
 _HYPHEN = re.compile(rf"(?<=\w)[{_DASHES}](?=\w)")
 _ROMAN = re.compile(r"(?=..)(x{0,3})(ix|iv|v?i{0,3})")
 _YEAR = re.compile(r"(?:in )?(\d{4})\.?", re.IGNORECASE)
-_LABEL = re.compile(r"^\s*(?:final )?answer:\s*", re.IGNORECASE)
-_STATED = re.compile(  # a last line, or all of a reply
-    r"[\s*]*(?:(?:so|thus|hence|therefore),? )?(?:the )?(?:(?:final|correct) )?answer(?: is\b:?|:)(.*)",
+_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
+_HEDGED = re.compile(  # behind an answer: "But it could be Bergen."
+    r"[.!?;\n][\s*_]*+(?:but|however|although)\b[^.!?\n]{0,60}"
+    r"\b(?:may|might|could|also|answer|correct|think|sure)\b",
     re.IGNORECASE,
 )
-_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _REASONED = re.compile(r"(yes|no)[,.;]? because\b.*", re.IGNORECASE | re.DOTALL)
 
 
@@ -48,8 +48,8 @@ class TextGrader(DataGrader):
     r"""A grader that compares an answer with one or more gold answers, any of which is accepted.
 
     The answer is the content of the last ``\boxed{}``, else of the last ``<answer>``, else the whole reply
-    without its thinking, or what its last line says is the answer. Styles around its words, as ``\text{}``
-    and ``\textbf{}``, make no difference.
+    without its thinking, or what it says is its answer; see `gem.graders.stated`. Styles around its words, as
+    ``\text{}`` and ``\textbf{}``, make no difference.
     """
 
     name = "text/3"
@@ -70,8 +70,8 @@ class TextGrader(DataGrader):
     def __call__(self, answer: str, reference: Any) -> Score:
         """Score `answer` against `reference`; see `unboxed_references`."""
         golds = unboxed_references(reference)
-        given = extract_answer(answer)
-        readings = dict.fromkeys((given, strip_styles(given), *state_answer(answer)))  # a gold may be LaTeX
+        readings = read_answers(read_reply(answer))
+        given = readings[0]
         right = any(exact_match(each, gold, self.official) for each in readings for gold in golds)
         why = "exact match" if right else "different" if given else "no answer"
         value = float(right)
@@ -95,18 +95,30 @@ class TextGrader(DataGrader):
         return box if boxed(box) == text.strip() else f"<answer>{text}</answer>"
 
 
-def extract_answer(reply: str) -> str:
-    """Return the answer in a reply: the boxed part, the tagged part, or all of it."""
-    reply = drop_thinking(reply)[-LONGEST:]
-    inside = boxed_or_tagged(reply)
-    return _LABEL.sub("", reply, count=1).strip() if inside is None else inside
+def read_answers(reply: Reply) -> list[str]:
+    """Return the readings of the answer in a reply: of its box, or of all of it and of what it states.
+
+    A gold answer may be LaTeX, so that a reading with its commands is among them.
+    """
+    if (inside := reply.inside) is not None:
+        return list(dict.fromkeys((inside, strip_styles(inside), strip_markup(inside), drop_label(inside))))
+    reasoned = _REASONED.fullmatch(reply.text)
+    stated = [reasoned[1]] if reasoned else [reply.closing] if reply.closing else []
+    for statement in reply.statements[:1]:
+        more = _HEDGED.search(f"-{statement.text}\n{statement.behind[:PIECE]}") or _begins_with_item(
+            statement.behind
+        )
+        stated = (
+            [] if more else [text for each in statement.readings() for text in (each, strip_markup(each))]
+        )
+    return list(dict.fromkeys((reply.text, strip_styles(reply.text), *stated)))
 
 
-def state_answer(reply: str) -> list[str]:
-    """Return the answer that a reply without a box states: "the answer is Oslo", "yes, because"."""
-    reply = drop_thinking(reply)[-LONGEST:].strip()
-    stated = _STATED.fullmatch(reply.rpartition("\n")[2]) or _REASONED.fullmatch(reply)
-    return [] if stated is None or boxed_or_tagged(reply) is not None else [stated[1].strip(" *")]
+def _begins_with_item(behind: str) -> bool:
+    """Return whether a few words, no sentence, follow an answer: another item of a list."""
+    lines = (line.strip() for line in behind[:PIECE].splitlines())
+    first = next((line for line in lines if any(map(str.isalnum, line))), ".")
+    return ":" not in first and not first.endswith((".", "!", "?", ")")) and len(first.split()) < 6
 
 
 def references(reference: Any) -> list[str]:
