@@ -37,10 +37,10 @@ from gem.graders.compare import TOLERANCE, check_compare, read_plain, same_text,
 from gem.graders.python_code import find_imports
 from gem.sandbox.base import Budget, Case, Result, SandboxFailed, Status, check_result
 from gem.sandbox.shared import default_sandbox
+from gem.tasks.columns import MORE_TESTS, Columns
 
 if TYPE_CHECKING:
     from gem.sandbox.base import Sandbox
-    from gem.tasks.columns import Columns
 
 VERDICTS = {
     "AC": "accepted",
@@ -162,7 +162,7 @@ class CodeGrader(DataGrader):
     @classmethod
     def reader(cls, columns: Columns, rows: Sequence[Any], where: str) -> TestsReader:
         """Return the reader of the tests, which may be asserts about code that begins in the question."""
-        return TestsReader(columns.question)
+        return TestsReader(columns.question, MORE_TESTS if columns.answer == "public_tests" else ())
 
     @staticmethod
     def read_golds(reference: Any) -> Sequence[CodeTests]:

@@ -99,9 +99,14 @@ class CodeTests:
 
 @dataclass(frozen=True)
 class TestsReader:
-    """A function that makes the tests of a row; `question` is the column of the question."""
+    """A function that makes the tests of a row.
+
+    `question` is the column of the question, and `more` are columns of further tests, as CodeContests has
+    beside its `public_tests`.
+    """
 
     question: str
+    more: tuple[str, ...] = ()
 
     def __call__(self, value: Any, row: Mapping[str, Any]) -> CodeTests:
         """Return the tests.
@@ -111,7 +116,15 @@ class TestsReader:
         """
         if "outputs" in row and not (isinstance(value, Mapping) and "outputs" in value):
             value = {"inputs": value, "outputs": row["outputs"]}
+        parts = [part for part in (value, *map(row.get, self.more)) if _has_pairs(part)]
+        if len(parts) > 1 and parts[0] is value:
+            joined = {key: [each for part in parts for each in part[key]] for key in ("input", "output")}
+            value = {**value, **joined, "public": len(value["input"])}
         return read_tests(value, {**row, "prompt": cell(row, self.question)})
+
+
+def _has_pairs(part: Any) -> bool:
+    return isinstance(part, Mapping) and all(isinstance(part.get(key), list) for key in ("input", "output"))
 
 
 def read_tests(raw: Any, row: Mapping[str, Any] | None = None) -> CodeTests:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,14 +16,17 @@ QUESTIONS = (
     *("task", "ctx", "sentence"),
 )
 ANSWERS = (
-    *("answer", "answers", "final_answer", "short_answer", "gold", "reference", "target", "ideal"),
+    *("final_answer", "short_answer", "answer", "answers", "gold", "reference", "target", "ideal"),
     *("ground_truth", "reward_model.ground_truth", "expected_answer", "expected", "correct_answer"),
-    *("answerkey", "answer_key", "label", "solution", "output", "completion", "response", "correct"),
+    *("answerkey", "answer_key", "label", "cop", "solution", "output", "completion", "response", "correct"),
 )
+SOLUTIONS = ("solution", "output", "completion", "response")
 TESTS = ("tests", "test", "test_list", "input_output", "test_cases", "inputs", "public_tests")
+MORE_TESTS = ("private_tests", "generated_tests")
 CONTEXTS = ("context", "passage", "body", "article")
 CHOICES = ("choices", "options", "endings")
-LETTERED = ("{}", "option_{}", "option{}", "choice_{}", "choice{}", "ending{}")
+LETTERED = ("{}", "option_{}", "option{}", "choice_{}", "choice{}", "ending{}", "({})", "op{}", "sol{}")
+ANSWER_OF = ("answer{}", "answer_{}")  # with a letter; with numbers they may be answers of which any is right
 IDS = (
     *("id", "task_id", "_id", "uid", "uuid", "qid", "question_id", "example_id", "unique_id", "sample_id"),
     *("problem_id", "extra_info.index", "idx"),
@@ -67,7 +72,29 @@ class Columns:
         elif self.first is not None:
             texts.append(f"the first choice has the number {self.first}")
         texts.append(f"ids: {self.id!r}" if self.id else "ids: the numbers of rows, from 0")
+        if unused := self._list_unused(row):
+            texts.append(f"not used: {', '.join(map(repr, unused))}")
         return "; ".join(texts)
+
+    def _list_unused(self, row: Mapping[str, Any]) -> list[str]:
+        """Return the columns that are not used, but have names of answers, of tests, or of choices."""
+        used = {self.question, self.answer, self.context, self.id, *(self.choices or "").split("+")}
+        used |= {self.choices, *(MORE_TESTS if self.answer == "public_tests" else ())}
+        names = {_plain_name(name): name for name in map(str, row) if name not in used}
+        stems = Counter(match[1] for name in names if (match := _MARKED.fullmatch(name)))
+        known = {*ANSWERS, *TESTS, *MORE_TESTS, *CHOICES}
+        return [
+            name
+            for plain, name in names.items()
+            if plain in known or ((match := _MARKED.fullmatch(plain)) and stems[match[1]] > 1)
+        ]
+
+
+_MARKED = re.compile(r"([a-z_]*?)\(?(?:_?[a-j]|_?\d)\)?")  # a choice's name: choice_a, sol2
+
+
+def _plain_name(name: str) -> str:
+    return name.casefold().replace(" ", "_").replace("-", "_")
 
 
 def _form_of(value: Any) -> str:
@@ -132,7 +159,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
     check_names(given)
     given = {name: str(column) for name, column in given.items()}
     own = list(map(str, row))  # of two that differ in case, the name as it is known, or else the first
-    names = {name.casefold().replace(" ", "_").replace("-", "_"): name for name in reversed(own)}
+    names = {_plain_name(name): name for name in reversed(own)}
     names |= {name: name for name in own if name in names}
 
     def find(known: Iterable[str], taken: Iterable[str | None] = ()) -> str | None:
@@ -187,8 +214,8 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
 
 def _join_options(names: Mapping[str, str]) -> str | None:
     """Return columns of one option each, joined: A to D, option_a, choice1 and so on."""
-    for form in LETTERED:
-        for marks in ("abcdefghij", "0123456789", "123456789"):
+    for form in (*LETTERED, *ANSWER_OF):
+        for marks in ("abcdefghij", *(() if form in ANSWER_OF else ("0123456789", "123456789"))):
             columns: list[str] = []
             for mark in marks:
                 if (column := names.get(form.format(mark))) is None:

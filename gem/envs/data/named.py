@@ -14,12 +14,13 @@ from gem.envs.data.env import DataEnv
 from gem.envs.data.reading import merge_rows, read_tasks
 from gem.errors import BadArgument, reason
 from gem.files import read_text
+from gem.graders.functions import class_of
 from gem.graders.mathematics.number_words import date, is_notation
 from gem.graders.named import fix_table, named_grader, read_grader
 from gem.graders.number import read_numbers
 from gem.graders.text import unboxed_references
-from gem.tasks.columns import find_columns, parse_columns
-from gem.tasks.sources import Source, digest_of, is_place, open_rows
+from gem.tasks.columns import SOLUTIONS, TESTS, find_columns, parse_columns
+from gem.tasks.sources import Source, cell, digest_of, is_place, open_rows
 
 
 class OwnData(NamedTuple):
@@ -129,8 +130,7 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
     with suppress(BadArgument):
         if find_columns(row, given, "choice", name).choices is not None:
             return "choice"
-    with_tests = any(each in row for each in ("test", "tests", "test_list", "test_cases"))
-    if "answer" not in given and (with_tests or {"inputs", "outputs"} <= set(row)):
+    if _has_tests(row, given, name):
         return "code"
     tasks, _ = read_tasks(data, split, given, "text")
     kinds: Counter[str] = Counter()
@@ -140,6 +140,25 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
     if kinds["text"] * 4 > kinds.total() or not kinds:
         return "text"
     return "number" if kinds["number"] and not kinds["text"] + kinds["formula"] else "math"
+
+
+def _has_tests(row: Mapping[str, Any], given: Mapping[str, str], name: str) -> bool:
+    """Return whether a row is a program's: its tests can be read, or it has no answer beside them."""
+    if given.get("answer", TESTS[0]).casefold() not in TESTS:
+        return False
+    try:
+        columns = find_columns(row, given, "code", name)
+    except BadArgument:
+        return False
+    tests = columns.answer or ""
+    if tests.casefold() not in TESTS or (tests == "inputs" and "outputs" not in row):
+        return False
+    with suppress(BadArgument):
+        class_of("code").reader(columns, (), name)(cell(row, tests), row)
+        return True
+    with suppress(BadArgument):
+        return (find_columns(row, given, "text", name).answer or "").casefold() in SOLUTIONS
+    return True  # what is wrong with its tests is told
 
 
 def _looks_like(text: str) -> str:

@@ -204,6 +204,53 @@ def test_the_grader_follows_from_most_answers(answers, kind):
     assert data_task(write("q.jsonl", rows)).env == f"data:{kind}"
 
 
+SIQA = {"context": "c", "question": "?", "answerA": "x", "answerB": "y", "answerC": "z", "label": "3"}
+APPS = {"question": "Print n.", "input_output": json.dumps({"inputs": ["1\n"], "outputs": ["1\n"]})}
+TWO_ANSWERS = {"problem": "?", "answer": "We compute. So it's five hundred.", "final_answer": "500"}
+
+
+@pytest.mark.parametrize(
+    ("row", "given", "kind", "about"),
+    [
+        (SIQA, "", "choice", "choices: 'answerA+answerB+answerC'"),
+        ({"question": "?", "(A)": "x", "(B)": "y", "answer": "B"}, "", "choice", "choices: '(A)+(B)'"),
+        ({"question": "?", "opa": "x", "opb": "y", "cop": 0}, "", "choice", "answer: 'cop'"),
+        (APPS, "", "code", "answer: 'input_output'"),
+        (APPS, "answer=input_output", "code", "answer: 'input_output'"),
+        (APPS | {"answer": "print(input())"}, "answer=answer", "text", "not used: 'input_output'"),
+        ({"question": "?", "answer": "5", "test": "quiz 1"}, "", "math", "not used: 'test'"),
+        (TWO_ANSWERS, "", "math", "answer: 'final_answer'"),
+        (TWO_ANSWERS, "", "math", "not used: 'answer'"),
+        (
+            {"question": "?", "answer": "5", "text1": "x", "text2": "y"},
+            "",
+            "math",
+            "not used: 'text1', 'text2'",
+        ),
+        ({"question": "?", "answer": "5", "text1": "x", "level": 2}, "", "math", "from 0. Grader"),
+    ],
+)
+def test_columns_are_found_or_named(row, given, kind, about):
+    own = data_task(write("q.jsonl", [row]), columns=given)
+    assert own.env == f"data:{kind}"
+    assert about in own.about
+
+
+def test_tests_that_cannot_be_read_are_told_where_nothing_else_is_the_answer():
+    row = {"question": "?", "solution": "def f(): return 1", "test": "f() = 1"}
+    with pytest.raises(BadArgument, match="tests are str"):
+        data_task(write("q.jsonl", [row]))
+
+
+def test_hidden_tests_beside_public_ones_are_run():
+    first, second = ({"input": [f"{n}\n"], "output": [f"{n}\n"]} for n in (1, 2))
+    row = {"description": "Print n.", "public_tests": first, "private_tests": second, "generated_tests": None}
+    env = DataEnv("code", [row], columns="question=description")
+    env.reset(idx=0)
+    tests = env.answer
+    assert (tests.inputs, tests.outputs, tests.public) == (("1\n", "2\n"), ("1\n", "2\n"), 1)
+
+
 def test_what_stands_beside_the_rows_of_a_json_file_is_no_split():
     with open("q.json", "w", encoding="utf-8") as file:
         json.dump({"version": "1.1", "data": PLAIN, "count": 2}, file)
