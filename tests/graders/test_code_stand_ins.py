@@ -196,8 +196,9 @@ CLAIMS = [
     *(
         ("pandas", "DataFrame", f"{_FRAME}{each}")
         for each in (
-            *("assert want.equals(f())", "assert f().equals(want)", "pd.testing.assert_frame_equal(f(), want)"),
-            *("pd.testing.assert_frame_equal(want, f())", "assert (f() == want).all().all()"),
+            # with a star, as a row whose tests evidently compare a table of the submission is refused
+            *("assert want.equals(*[f()])", "assert f().equals(*[want])", "pd.testing.assert_frame_equal(*[f(), want])"),
+            *("pd.testing.assert_frame_equal(*[want, f()])", "assert (f() == want).all().all()"),
             *("assert (want == f()).all().all()", "assert f()['a'][0] == 1", "assert 1 in f()"),
         )
     ),

@@ -457,6 +457,79 @@ def test_tests_that_may_warn_themselves_or_only_silence_are_not(code):
     assert read_tests([code], {"entry_point": "add"}).isolate
 
 
+FILES = """
+import os, tempfile, unittest
+class T(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.path = os.path.join(self.folder, "a.txt")
+    def test_one(self):
+        BODY
+"""
+READ = "pd.testing.assert_frame_equal"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class B(add):\n    def go(self): return 1\nassert B().go() == 1",
+        "def test_add():\n    class B(add):\n        k: int = 1\n    assert B().k == 1",
+        "import builtins\nbuiltins.input = lambda *a: '5'\nassert add() == 5",
+        "import io, sys\nsys.stdin = io.StringIO('5')\nassert add() == 5",
+        "import time\ntime.time = lambda: 5\nassert add() == 5",
+        f"{PATCH}with patch('builtins.input', side_effect=['5']):\n    assert add() == 5",
+        f"{PATCH}@patch('time.time', return_value=5)\ndef test_add(mock):\n    assert add() == 5",
+        f"{PATCH}import time\nwith patch.object(time, 'time', lambda: 5):\n    assert add() == 5",
+        f"import pandas as pd\nresult = add()\n{READ}(result, pd.DataFrame())",
+        f"import pandas as pd\ntable, plot = add()\n{READ}(table, pd.DataFrame())",
+        "import pandas as pd\nassert add()['a'].equals(pd.Series([1]))",
+        "import pandas as pd\nwanted = pd.DataFrame()\nassert wanted.equals(add())",
+        "add('out.txt')\nassert open('out.txt').read() == 'hi'",
+        "import os\nadd('out.txt')\nassert os.path.exists('out.txt')",
+        "P = 'a.txt'\nwith open(P, 'w') as f:\n    f.write('')\ndef test_add():\n    assert add(P) == ''",
+        "import tempfile\nf = tempfile.NamedTemporaryFile('w')\nf.write('a')\nassert add(f.name) == 'a'",
+        "import os, tempfile\ndef test_add():\n    fd, p = tempfile.mkstemp()\n    os.write(fd, b'a')\n"
+        "    assert add(path=p) == 'a'",
+        FILES.replace(
+            "BODY", "open(self.path, 'w').write('a')\n        self.assertEqual(add(self.path), 'a')"
+        ),
+        FILES.replace("BODY", "add(self.folder)\n        self.assertTrue(os.path.isfile(self.path))"),
+    ],
+)
+def test_tests_that_need_the_submission_s_process_are_refused(code):
+    with pytest.raises(BadArgument, match=r'process.* Write "isolate": False in the row'):
+        read_tests([code], {"entry_point": "add"})
+    assert not read_tests([code], {"entry_point": "add", "isolate": False}).isolate
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class B(add): pass\nassert B().go() == 1",
+        "class B(add): K = 1\nassert B.K == 1",
+        "class B(dict):\n    def go(self): return add(1)\nassert B().go() == 1",
+        "import io, sys\nsys.stdout = io.StringIO()\nadd()\nassert sys.stdout.getvalue() == 'hi'",
+        "import time\ntime.sleep = lambda s: None\nassert add() == 5",
+        f"{PATCH}with patch('time.sleep', return_value=None):\n    assert add() == 5",
+        f"{PATCH}with patch('time.time', return_value=5):\n    now = 5\nassert add(now) == 5",
+        f"{PATCH}import os\nwith patch.object(os, 'sep', '/'):\n    assert add() == 5",
+        f"import pandas as pd\n{READ}(pd.DataFrame(add()), pd.DataFrame())",
+        f"import pandas as pd\ndf = add()\ndf = pd.DataFrame(df)\n{READ}(df, df)",
+        "assert add(1).equals(add(2))",
+        "open('a.txt', 'w').write('a')\nassert add(open('a.txt').read()) == 'a'",
+        "open('a.txt', 'w').write('a')\nassert add('b.txt') == 'b'",
+        "import tempfile\nwith tempfile.NamedTemporaryFile() as f:\n    assert add(f.name) == 'txt'",
+        "import os\nadd('a.txt')\nif os.path.exists('a.txt'):\n    os.remove('a.txt')\nassert add(1) == 1",
+        FILES.replace(
+            "BODY", "with self.assertRaises(OSError):\n            add(self.path)\n        open(self.path)"
+        ),
+        f"assert add({' + '.join(['1'] * 3000)}) == 3000",
+    ],
+)
+def test_tests_that_may_do_without_the_submission_s_process_are_not(code):
+    assert read_tests([code], {"entry_point": "add"}).isolate
+
+
 def test_tests_that_end_the_process_are_refused():
     cases = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.fail()\n"
     with pytest.raises(BadArgument, match="__main__"):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gem.errors import BadArgument
 from gem.graders.asserts.forms import AROUND, FORMS, Form, find_fixtures, gives_mock, is_fixture
+from gem.graders.asserts.sharing import find_shared
 from gem.graders.python_code import (
     Function,
     asks_main,
@@ -58,6 +59,7 @@ def check_isolation(code: str, free: Iterable[str]) -> None:
     _refuse(code, _find_skips(tree, free, derived))
     logs = () if re.search("[lL]ogger", code) else ("assertLogs",)
     _refuse(code, _find_awaited(tree, free, (*_WARNS, *logs)))
+    _refuse(code, ((why, _SHARE) for why in find_shared(tree, free)))
 
 
 def check_verdicts(code: str) -> None:
