@@ -96,7 +96,7 @@ def _refusal(specs: Sequence[EnvSpec]) -> Finding | None:
                 env.reset(seed=0)
             return None
         except MissingExtra as error:
-            what, _, way = str(error).partition(": ")
+            what, _, way = str(error).rpartition(": ")  # what lacks it may be called "a ta: game"
             return Finding("", _sentence(what), way)
         except NoVerdict as error:
             return Finding("", _short(error), install_command(spec.extra) if spec.extra else "")

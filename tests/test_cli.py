@@ -464,14 +464,14 @@ def test_doctor_tells_what_is_absent_from_what_is_broken(capsys, monkeypatch):
 
     def make(spec):
         if "Wordle" in spec.id:
-            raise missing_extra("a game of words", "wordfreq", "games")
+            raise missing_extra("a game: of words", "wordfreq", "games")
         if "Sudoku" in spec.id:
             raise OSError("the disk is gone")
         return gem.testing.EchoEnv()
 
     monkeypatch.setattr("gem.registry.make", make)
     found = doctor.family("game")
-    assert "game:Sudoku-v0-easy: OSError: the disk is gone; a game of words needs the wordf" in found.result
+    assert "game:Sudoku-v0-easy: OSError: the disk is gone; a game: of words needs the word" in found.result
     assert (found.way, found.broken) == (install_command("games"), True)
     monkeypatch.setattr(doctor, "backends", lambda: [])
     assert cli.main(["doctor"]) == 1

@@ -601,7 +601,7 @@ def _format_setting(value: Any) -> str:
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, str):
         return value or "none"
-    return json.dumps(value, ensure_ascii=False) if value else "none"
+    return "none" if value == {} else json.dumps(value, ensure_ascii=False)
 
 
 def _words(value: Any) -> str:

@@ -301,6 +301,11 @@ def test_the_mean_over_seeds_ends_with_the_shortest(tmp_path):
         source.close()
 
 
+def test_a_number_of_0_is_shown_as_0(tmp_path):
+    page = written(make(tmp_path / "run", config={"seed": 1}))
+    assert "seed 1 0" in page.said  # its value, and the default
+
+
 def test_what_is_exact_for_each_seed_is_not_exact_for_all(tmp_path):
     for seed in range(2):
         run = make(tmp_path / f"run-{seed}", config={"seed": seed})
