@@ -18,15 +18,16 @@ from typing import Any, ClassVar
 
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BoxedGrader, Score
-from gem.graders.mathematics import number_words
-from gem.graders.mathematics.languages import ANNOUNCED
+from gem.graders.mathematics import languages, number_words
 from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.replies import final_answer
 from gem.graders.mathematics.units import read_unit
-from gem.parsing import APART_SIGN, boxed, boxed_or_tagged, drop_invisible, drop_thinking, strip_styles
+from gem.graders.stated import LONGEST, Reply, is_taken_back, read_reply
+from gem.parsing import APART_SIGN, boxed, drop_invisible, strip_styles
 
-LONGEST = 20_000  # characters at the end of a reply in which a number is looked for
 DIGITS = 400  # of one number; a longer one is not read
+_OTHER_SCRIPT = r"[^\W\d_\x00-\u058f\u2000-\u2bff]"  # a letter of one without capitals, as in 答案是18元
+_JOINED = re.compile(rf"(?<={_OTHER_SCRIPT})(?=[-+−]?[$€£]?\d)|(?<=\d)(?={_OTHER_SCRIPT})")
 _SUPERSCRIPT = re.compile("(?<=\\d)[⁻⁰¹²³⁴-⁹]+")
 _DIGITS_OF = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _GROUPS = re.compile(  # 1 000, 1'000, 1_000; not within other numbers, where the gap may part two of them
@@ -79,8 +80,15 @@ _BEFORE = re.compile(  # a number behind these is a part of something else
     r"(?:[-+−]\s*|[ \t]+[-+−]\s+|[ \t]*(?:[*/×·⋅]|\\(?:cdot|times|div)(?![a-z]))\s*)"
     r"(?:(?:\\left)?[({]\s*)?|[-−]\s*[({]\s*[-−]\s*)\Z"
 )
+_OTHER_THAN = re.compile(  # a number behind these is not the one that is meant
+    r"(?<!no )(?<!not )\b(?:more|less|fewer|greater|larger|smaller|higher|lower|bigger) than"
+    r"(?: (?:exactly|just))?[\s$(*:\\]*\Z",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"[,;:.。，]\s?")
 _BEHIND = re.compile(  # and so is one before these
-    r"[:.]\d|_\{?\w|[₀-₉]|[ \t~]*(?:\\[,;:! ][ \t]*)*(?:\^(?!\s*\{?\s*\\circ)|[√π]"
+    r"[:.]\d|\.{2,}\s?\d|[\u0300-\u036f]|(?<=\b0)[xob][\da-f]| ?[万亿億만]|"  # 0.3̅, 0x1f, 5万
+    r"_\{?\w|[₀-₉]|[ \t~]*(?:\\[,;:! ][ \t]*)*(?:\^(?!\s*\{?\s*\\circ)|[√π]"
     rf"|(?:squared|cubed|factorial)\b|\\(?:{_FUNCTION}|cdot(?!s)|times(?!\W*\Z)|div|[tdc]?frac|binom|infty)(?![a-z])|{_GREEK}"
     rf"|[-+−*×·⋅]\s*(?:(?![aAI]){_LETTER}|\\(?!text)[a-z]))"
 )
@@ -95,12 +103,13 @@ class NumberGrader(BoxedGrader):
     r"""A grader that compares a number with the number of a reference.
 
     The answer's number is the only one in the last ``\boxed{}`` or ``<answer>``, else the one that the reply
-    says is its answer ("The answer is 18."), else the last one of the reply. The reference is a number, a
-    text with one number (``9 (apples)``), the end of a solution after ``####``, or a list of these, any of
-    which is accepted.
+    says is its answer ("The answer is 18."; see `gem.graders.stated`), else the last one of the reply. One
+    that is denied ("not 18", "more than 18") is none, and so are several ("18 or 19").
+    The reference is a number, a text with one number (``9 (apples)``), the end of a solution after ``####``,
+    or a list of these, any of which is accepted.
     """
 
-    name = "number/3"
+    name = "number/4"
     answer_form: ClassVar[str] = "Give your final answer as a number inside \\boxed{}."
     criterion: ClassVar[str] = "the same number"
 
@@ -143,27 +152,34 @@ class NumberGrader(BoxedGrader):
 
 def answered_number(reply: str, question: str = "", unit: str = "") -> tuple[Fraction | None, str | None]:
     """Return the number of a reply and the text that it was read from; None where there is none."""
-    reply = drop_thinking(reply)[-LONGEST:]
-    inside = boxed_or_tagged(reply)
-    if inside is not None:
-        numbers = find_numbers(inside, question, unit)
-        return (numbers[0] if len(numbers) == 1 else None), inside
-    numbers = _find_announced(reply, question, unit) or find_numbers(reply, question, unit)
+    parts = read_reply(reply)
+    text, rest = _find_statement(parts) if parts.inside is None else (parts.inside, "")
+    if text is not None:
+        numbers = find_numbers(languages.write_numbers(text), question, unit)
+        return (numbers[0] if len(numbers) == 1 else None), text
+    numbers = find_numbers(rest, question, unit)
+    numbers = numbers or find_numbers(final_answer(rest)[0] or "", question, unit)  # in words
     return (numbers[-1], str(numbers[-1])) if numbers and numbers[-1] is not None else (None, None)
 
 
-def _find_announced(reply: str, question: str, unit: str) -> list[Fraction | None]:
-    """Return the number that a reply says is its answer, in a list, which is empty where it does not.
+def _find_statement(parts: Reply) -> tuple[str | None, str]:
+    """Return the text in which a reply states its number, and if it states none what may end with it.
 
     Where a calculation, or a sentence with no number in front, follows "Answer:", that only begins there.
     """
-    *_, last = [None, *ANNOUNCED.finditer(reply)]
-    if last is None or "=" in reply[last.end() :]:
-        return []
-    numbers = find_numbers(reply[last.start() :], question, unit)
-    if len(numbers) > 1 and _NUMBER_FIRST.match(reply, last.end()):
-        numbers = find_numbers(final_answer(reply)[0] or "", question, unit)
-    return numbers if len(numbers) == 1 else []
+    for statement in parts.statements[:1]:
+        sentence = statement.find_sentence()
+        rest = f"{statement.text[len(sentence) :]}\n{statement.behind}"
+        if is_taken_back(rest):
+            return None, rest
+        if "=" in sentence:
+            break
+        numbers = find_numbers(sentence)
+        if _NUMBER_FIRST.match(sentence):
+            return (final_answer(parts.text)[0] if len(numbers) > 1 else None) or sentence, ""
+        if len(numbers) == 1 >= len(find_numbers(sentence + rest)):
+            return sentence, ""
+    return None, parts.text
 
 
 def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction | None]:
@@ -179,17 +195,19 @@ def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction
     numbers: list[Fraction | None] = [number for number, _ in read]
     if read and _is_part(plain, read[-1][1], question):
         numbers[-1] = None
-    if not numbers and (word := number_words.number(plain.strip(" .!").casefold()[:100])) is not None:
-        return [Fraction(word)]
-    return numbers
+    word = None if numbers else number_words.quantity(plain.strip(" .!").casefold()[:100])
+    return numbers if word is None else [word]
 
 
 def _is_part(text: str, match: re.Match[str], question: str) -> bool:
     """Return whether a number is a part of a formula, a date, a time or the like."""
     end = match.end()
     start = end - len(match[0].lstrip("-+−").lstrip())
-    if _BEFORE.search(text[max(0, start - 40) : start]) or _BEHIND.match(text, end):
+    before = text[max(0, start - 40) : start]
+    if _BEFORE.search(before) or _BEHIND.match(text, end) or _is_denied(before, text[end : end + 40]):
         return True
+    if "." in match[0] and text.startswith(("..", "…"), end):
+        return True  # 0.333...; behind other numbers dots end a sentence
     if text.startswith("!", end) and not re.search("[A-Za-z]", text[max(0, start - 40) : start]):
         return True  # a factorial; behind words it ends the sentence
     letters = _LETTERS.match(text, end)
@@ -202,8 +220,16 @@ def _is_part(text: str, match: re.Match[str], question: str) -> bool:
     return not (space or word.casefold() in _ENDINGS or read_unit(word) or is_unit_or_noun(word))
 
 
+def _is_denied(before: str, behind: str) -> bool:
+    """Return whether a number is the one that a value is not, or is more or less than."""
+    clause = _CLAUSE_END.split(before.rstrip("-+−$€£ "))[-1] + " "
+    denied = languages.NEGATED.search(clause) or languages.DENIED_AFTER.match(behind.lstrip(")*$ "))
+    return denied is not None or _OTHER_THAN.search(clause) is not None
+
+
 def _write_plainly(text: str, unit: str) -> str:
     """Write digits in groups, powers of ten, fractions and signs in one way, and units without powers."""
+    text = text if text.isascii() else _JOINED.sub(" ", text)
     text = _VULGAR.sub(lambda match: f" {unicodedata.normalize('NFKC', match[0])}", text).replace("⁄", "/")
     text = _SUPERSCRIPT.sub(lambda match: "^" + match[0].translate(_DIGITS_OF), text)
     text = _GROUPS.sub(lambda match: match[0].replace(match["gap"], ""), text)

@@ -54,7 +54,7 @@ _TAKEN_BACK = re.compile(  # not "A. No, ..." and "C: this is wrong", which expl
     r"|scratch that|on second thought|hold on|alternatively|maybe|perhaps|or)\b"
     r"|(?:\A\W*(?:but\s)?(?:that|this|it)|\bi|\b(?:my|the) answer)(?:\s(?:is|was|am)|['’][sm])\s(?:\w+\s)?"
     r"(?:wrong|incorrect|mistaken|false|unsure|not (?:right|correct|true|sure|certain))\b"
-    r"|\bi (?:doubt|retract|misread|made a mistake)\b",
+    r"|\b(?:just as|equally) likely\b|\bi (?:doubt|retract|misread|made a mistake)\b",
     re.IGNORECASE,
 )
 _CLOSING = re.compile(
@@ -84,8 +84,11 @@ class Statement:
 
     def is_question(self) -> bool:
         """Return whether its first sentence asks."""
-        end = _SENTENCE_END.search(self.text)
-        return end is not None and end[0] == "?"
+        return self.text[len(self.find_sentence()) :][:1] == "?"
+
+    def find_sentence(self) -> str:
+        """Return its first sentence, without reasons behind it."""
+        return _SENTENCE_END.split(self.text, maxsplit=1)[0]
 
     def readings(self) -> list[str]:
         """Return the line, and its beginnings up to the end of a sentence, if nothing takes them back."""

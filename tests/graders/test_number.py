@@ -101,7 +101,7 @@ def test_the_same_number_is_right_however_it_is_written(answer, gold):
         ("\\boxed{3}", "-3", "3"),
         *((f"\\boxed{{{text}}}", 3, text) for text in APART_SIGNS),
         ("Final answer: 18\n\nLet me know if step 2 is unclear!", 2, "18"),
-        ("The answer is 18 or 19.", "18", "19"),
+        ("The answer is 18 or 19.", "19", None),
         ("18, or rather 19", "18", "19"),
         ("\\boxed{18 or 19}", "18", None),
         ("\\boxed{0.3333}", "1/3", "0.3333"),
@@ -217,6 +217,29 @@ def test_scales_and_mixed_numbers_are_read_whole_in_answers_and_references(writt
 )
 def test_units_and_words_behind_a_number_do_not_change_it(reply, gold, question):
     assert NumberGrader()(reply, gold, question).correct
+
+
+@pytest.mark.parametrize(
+    ("reply", "right"),
+    [
+        *((text, True) for text in ("所以答案是18。", "一共18元", "答えは18です。", "ราคา18บาท", "18개")),
+        *((text, True) for text in ("答案是十八", "There are eighteen apples.", "It is no more than 18.")),
+        *((text, True) for text in ("The answer is eighteen. I counted twice.", "Antwort: achtzehn")),
+        *((text, True) for text in ("The answer is 18.\nCheck: 9 × 2/3 = 6", "Answer: 18 eggs, not 19")),
+        *((text, False) for text in ("The answer is not 18.", "It isn't 18", "It is more than 18.")),
+        *((text, False) for text in ("答案不是18。", "答えは18ではありません。", "18万", "\\boxed{not 18}")),
+        *((text, False) for text in ("The answer is 19 or 18.", "The answer is 19, not 18.")),
+        *((text, False) for text in ("The answer is 18. Wait, it is 19.", "19 eggs, not 18")),
+    ],
+)
+def test_what_a_reply_says_of_a_number_counts_in_any_script(reply, right):
+    assert NumberGrader()(reply, 18).correct is right
+
+
+@pytest.mark.parametrize("gold", ["0.333...", "0.33…", "1..5", "0b11", "0x1f", "0.3\u0305", "not 5", "5万"])
+def test_a_reference_that_is_only_half_read_is_refused(gold):
+    with pytest.raises(BadArgument, match="accepted by the number grader"):
+        NumberGrader()("\\boxed{1}", gold)
 
 
 @pytest.mark.parametrize("gold", ["2x", "5!", "3i", r"\sqrt{2}", "$6n$", "12.10.2020"])

@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gem.graders.choice import ChoiceGrader
+from gem.graders.number import NumberGrader
 from gem.graders.stated import read_reply
 from gem.graders.text import TextGrader
 
 CHOICES = {"choices": ["Rome", "Oslo", "Bern", "Kyiv"], "answer": "B"}
 GRADERS = {
     "text": (TextGrader(), "Oslo", "Oslo", "Rome"),
+    "number": (NumberGrader(), "18", "18", "17"),
     "letter": (ChoiceGrader(), CHOICES, "B", "A"),
     "choice": (ChoiceGrader(), CHOICES, "Oslo", "Rome"),
 }
@@ -55,29 +57,47 @@ def test_an_answer_is_read_in_any_common_form(name):
     assert [form for form in FORMS if grader(form.replace("@", wrong), reference).correct] == []
 
 
+UNSTATED = [  # where `number` takes the last one of a reply
+    *("I doubt that the answer is @.", "I don't think that the answer is @.", "The wrong answer is @."),
+    *(
+        "Is the answer @?",
+        "The answer is @?\nI do not know.",
+        "A common answer is @.",
+        "If the answer is @, so be it.",
+    ),
+    *("Your answer is @, which I like.", "To answer this, we note that one is @. It is not."),
+]
+DENIED = [
+    *(
+        "The answer is not @.",
+        "The answer isn't @.",
+        "The answer is @ or Kyiv.",
+        "The answer is @.\nNo: Kyiv.",
+    ),
+    *(
+        "The answer is @. Wait, no.",
+        "The answer is @. Sorry, I was wrong.",
+        "The answer is @. That is wrong.",
+    ),
+    *(
+        "@ or Kyiv",
+        "@, Kyiv",
+        "The answer is @.\nThe answer is Kyiv.",
+        "The answer is @. Actually, it is Kyiv.",
+    ),
+    *("\\boxed{not @}", "\\boxed{@ or Kyiv}", "<answer>@, Kyiv</answer>", "\\boxed{Kyiv} The answer is @."),
+    *('{"answer": "@"}\n{"answer": "Kyiv"}', "<think>The answer is @.</think> Kyiv", "It is not @."),
+]
+
+
 @pytest.mark.parametrize("name", GRADERS)
-@pytest.mark.parametrize(
-    "form",
-    [
-        *("I doubt that the answer is @.", "I don't think that the answer is @.", "The wrong answer is @."),
-        *("The answer is not @.", "The answer isn't @.", "The answer is @ or Kyiv.", "Is the answer @?"),
-        *("The answer is @?\nI do not know.", "The answer is @.\nNo: Kyiv.", "The answer is @. Wait, no."),
-        *("The answer is @. Sorry, I was wrong.", "The answer is @. That is wrong.", "A common answer is @."),
-        *("If the answer is @, it is cold.", "Your answer is @, which I like.", "@ or Kyiv", "@, Kyiv"),
-        *("The answer is @.\nThe answer is Kyiv.", "The answer is @. Actually, it is Kyiv."),
-        *(
-            "\\boxed{not @}",
-            "\\boxed{@ or Kyiv}",
-            "<answer>@, Kyiv</answer>",
-            "\\boxed{Kyiv} The answer is @.",
-        ),
-        *('{"answer": "@"}\n{"answer": "Kyiv"}', "<think>The answer is @.</think> Kyiv"),
-        *("To answer this, we note that one is @. It is not.", "It is not @.", "Kyiv, so it cannot be @."),
-    ],
-)
-def test_what_is_denied_doubted_or_taken_back_is_no_answer(name, form):
+def test_what_is_denied_doubted_or_taken_back_is_no_answer(name):
     grader, reference, right, _ = GRADERS[name]
-    assert not grader(form.replace("@", right), reference).correct
+    other = "19" if name == "number" else "Kyiv"
+    replies = [
+        form.replace("@", right).replace("Kyiv", other) for form in [*DENIED, *UNSTATED * (name != "number")]
+    ]
+    assert [reply for reply in replies if grader(reply, reference).correct] == []
 
 
 @pytest.mark.parametrize(
