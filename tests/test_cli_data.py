@@ -131,6 +131,18 @@ def test_the_rows_of_a_file_are_audited_for_any_grader(capsys, tmp_path):
     assert capsys.readouterr().out == "odd.csv: all 1 row can be used by the grader choice.\n"
 
 
+@pytest.mark.parametrize(
+    ("grader", "fine", "odd"), [("math", "1.234,50", "{"), ("number", "2.5 kg", "1e999")]
+)
+def test_rows_that_refuse_their_own_answers_are_listed(grader, fine, odd, capsys, tmp_path):
+    rows = [{"question": "?", "answer": answer} for answer in (fine, odd, "7")]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert run("audit", "--data", "own.jsonl", "--grader", grader) == cli.FAILED
+    told = capsys.readouterr().out
+    assert "own.jsonl: 1 of 3 rows refuse their own answers:\n  line 2: its own answer is wrong (" in told
+    assert "can be used" not in told
+
+
 def test_a_changed_file_is_told_and_asked_again(capsys, tmp_path):
     assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "run") == 0
     (tmp_path / "q.csv").write_text(ROWS + "r7,Number 7?,7\n")

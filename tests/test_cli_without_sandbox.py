@@ -67,6 +67,15 @@ def test_training_is_refused_before_it_begins(args, user, capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_rows_of_code_are_read_and_their_solutions_are_not_run(capsys, tmp_path):
+    row = '{"question": "Write f.", "test": ["assert f() == 1"], "solution": "def f(): return 2"}'
+    (tmp_path / "q.jsonl").write_text(row)
+    assert cli.main(["audit", "--data", str(tmp_path / "q.jsonl"), "--grader", "code"]) == 0
+    told = capsys.readouterr()
+    assert "all 1 row can be used" in told.out
+    assert told.err.startswith("no solution was run: no sandbox works here")
+
+
 def test_the_list_and_the_doctor_say_what_cannot_be_played(capsys, monkeypatch):
     assert cli.main(["list", "db"]) == 0
     assert all(line.endswith("no sandbox here") for line in capsys.readouterr().out.splitlines()[1:])

@@ -15,6 +15,7 @@ import gem
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument, ContractBroken, GemError, check_argument, check_least
+from gem.graders import MADE
 from gem.naming import is_fixed
 from gem.registry import load, spec_named
 from gem.sandbox.base import SandboxFailed
@@ -275,12 +276,17 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
     bad = tasks.bad_rows()
     if bad:
         print(printable(tasks.describe_bad_rows(bad, most=len(bad))))
-    elif kind != "math":
-        print(f"{path}: all {len(tasks)} row{'s' * (len(tasks) != 1)} can be used by the grader {kind}.")
-    if kind != "math":
-        return FAILED if bad else 0
     left_out = {number for numbers in bad.values() for number in numbers}
     good = [number for number in range(len(tasks)) if number not in left_out]
+    refused = _refused_answers(tasks, kind, good)
+    if refused:
+        print(f"{path}: {len(refused)} of {len(tasks)} rows refuse their own answers:")
+    for at, why in refused:
+        print(f"  {place_of(rows, at)}: {printable(why)[:300]}")
+    if kind != "math":
+        if not bad and not refused:
+            print(f"{path}: all {len(tasks)} row{'s' * (len(tasks) != 1)} can be used by the grader {kind}.")
+        return FAILED if bad or refused else 0
     unread = unread_references([tasks.reference(number) for number in good])
     for at, text in unread:
         print(f"  {place_of(rows, good[at])}: {printable(text)[:200]}")
@@ -288,7 +294,23 @@ def _audit_data(path: Path, columns: str, answer_key: str, grader: str) -> int:
         f"{path}: {len(unread)} of {len(tasks)} references cannot be read whole: only the same words "
         "are right."
     )
-    return FAILED if unread or bad else 0
+    return FAILED if unread or bad or refused else 0
+
+
+def _refused_answers(tasks: Any, kind: str, numbers: Sequence[int]) -> list[tuple[int, str]]:
+    """Return the rows that refuse their own answers, and why; of code none where no sandbox works."""
+    from gem.testing.audit_grader import refused_answers
+
+    if kind not in MADE:
+        return []
+    if kind == "code":
+        try:
+            require_sandbox("the solutions of the rows")
+        except SandboxFailed as error:
+            print(f"no solution was run: {printable(str(error))}", file=sys.stderr)
+            return []
+    with name_wait("the rows' own answers"):
+        return list(refused_answers(tasks, kind, numbers))
 
 
 def _leave_out_programs(targets: Sequence[T]) -> list[T]:

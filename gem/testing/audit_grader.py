@@ -8,15 +8,20 @@ must be refused. The share of refused mutants is the mutation score, as in mutat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from gem.errors import BadArgument, did_you_mean
+from gem.content import text_of
+from gem.envs.code.env import fence_code, reference_solution
+from gem.errors import BadArgument, NoVerdict, did_you_mean
 from gem.graders import MADE
-from gem.graders.base import Grader
+from gem.graders.base import Grader, grade_with
+from gem.graders.functions import class_of
 from gem.registry import load
+from gem.tasks.base import Task
+from gem.tasks.sources import RowTasks
 
 Rewriting = Callable[[str], str | None]
 """A function that returns the rewritten answer, or None if the rule does not fit."""
@@ -162,6 +167,45 @@ def unread_references(references: Iterable[Any]) -> list[tuple[int, str]]:
         if len(unread) == len(texts(reference)):
             rows.append((at, unread[0]))
     return rows
+
+
+def refused_answers(tasks: RowTasks, kind: str, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
+    """Yield the rows whose own answers, or solutions in code, their grader refuses, and why.
+
+    Args:
+        tasks: the rows.
+        kind: a name of `gem.graders.MADE`.
+        numbers: the rows to look at, none of them bad.
+    """
+    of_kind = class_of(kind)
+    grader: Any = of_kind()
+    for number in numbers:
+        task = tasks[number]
+        if kind != "code":
+            answer = of_kind.write_answer(task.reference)
+            why = _find_fault(grader, answer, task, task.reference)
+            if why:
+                yield number, f"its own answer is wrong ({why}): {answer}"
+        elif (solution := reference_solution(task)) is not None:
+            why = _find_fault(grader, fence_code(solution), task, task.reference)
+            together = replace(task.reference, isolate=False)
+            if (
+                why
+                and task.reference.isolate
+                and not _find_fault(grader, fence_code(solution), task, together)
+            ):
+                why += '; it passes in one process with the tests: write "isolate": False in the row'
+            if why:
+                yield number, f"its solution fails ({why})"
+
+
+def _find_fault(grader: Grader, answer: str, task: Task, reference: Any) -> str:
+    """Return why an answer is not right; empty if it is."""
+    try:
+        score = grade_with(grader, answer, reference, text_of(task.question))
+    except NoVerdict as error:
+        return f"no verdict: {error}"
+    return "" if score.correct else score.why
 
 
 def _judge_rule(grader: Grader, name: str, rewrite: Rewriting, golds: Sequence[str], expected: bool) -> Rule:

@@ -1,7 +1,9 @@
 import ast
+import json
 
 import pytest
 
+from gem.cli import FAILED, main
 from gem.graders.base import Score
 from gem.graders.code import CodeGrader, submission
 from gem.graders.code_tests import read_tests
@@ -114,3 +116,24 @@ def test_without_humaneval_there_is_none_of_it(monkeypatch, tmp_path):
 def test_the_code_grader_passes_its_audit_on_the_built_in_problems():
     card = audit_code(basics()[::4])
     assert card.ok, str(card)
+
+
+def test_rows_whose_own_solutions_fail_are_listed(capsys, tmp_path):
+    env = "import os\nos.environ['X'] = '1'\nassert f() == '1'"
+    rows = [
+        {"test": ["assert f() == 1"], "solution": "def f(): return 1"},
+        {"test": ["assert f() == 1"], "solution": "def f(): return 2"},
+        {"test": env, "solution": "import os\ndef f(): return os.environ.get('X')"},
+        {"test": env, "solution": "import os\ndef f(): return os.environ.get('X')", "isolate": False},
+        {"test": ["assert f() == 1"]},
+    ]
+    lines = [json.dumps({"question": "Write f.", **row}) for row in rows]
+    (tmp_path / "q.jsonl").write_text("\n".join(lines))
+    assert main(["audit", "--data", str(tmp_path / "q.jsonl"), "--grader", "code"]) == FAILED
+    heading, *told = capsys.readouterr().out.splitlines()
+    assert "2 of 5 rows refuse their own answers:" in heading
+    assert told == [
+        "  line 2: its solution fails (wrong answer on test 1 of 1)",
+        "  line 3: its solution fails (wrong answer on test 1 of 1; it passes in one process with the tests: "
+        'write "isolate": False in the row)',
+    ]
