@@ -1,6 +1,7 @@
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ def test_each_row_has_a_line_with_its_id_and_outcome(capsys, tmp_path):
     assert Path("run/samples.csv").read_bytes() == before
     assert run("eval", "game:GuessTheNumber-v0-easy", "-n", 2, "--out", "game") == 0
     assert not Path("game/samples.csv").exists()
+
+
+def test_the_same_file_in_another_folder_pairs(capsys, tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    shutil.copy("q.csv", "sub/q.csv")
+    assert run("eval", "--data", "q.csv", "--agent", "random", "--out", "a") == 0
+    assert run("eval", "--data", "sub/q.csv", "--agent", "solver", "--out", "b") == 0
+    capsys.readouterr()
+    assert run("compare", "a", "b") == 0
+    assert "q.csv:math  7      7 " in capsys.readouterr().out
+    monkeypatch.chdir("sub")
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "../b") == 0
+    told = capsys.readouterr().err
+    assert "q.csv is sub/q.csv in the evaluation in ../b: all of its tasks are asked again" in told
+    with open("q.csv", "a") as file:
+        file.write("more,Another?,1\n")
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "../c") == 0
+    assert run("compare", "../a", "../c") == 2
 
 
 def test_some_rows_are_each_asked_once_and_all_of_them_go_on(capsys):

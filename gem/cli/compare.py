@@ -48,11 +48,11 @@ def compare_runs(
 ) -> int:
     """Compare two runs on the tasks that both played: is one better, and by how much?
 
-    Two episodes are a pair if environment, keywords, wrappers, seed and sample number are the same. Tasks are
-    treated as the random sample. `B - A` has a 95% interval and a bootstrap interval. `A : B alone` counts
-    the pairs that only one of the two won. `p` is for the hypothesis of no difference: McNemar's exact
-    test for success, and returns of 0 and 1 (with several samples per task, signs are flipped by task);
-    Student's t for other returns.
+    Two episodes are a pair if environment, keywords, wrappers, seed and sample number are the same; data of
+    equal content may lie in other folders. Tasks are treated as the random sample. `B - A` has a 95% interval
+    and a bootstrap interval. `A : B alone` counts the pairs that only one of the two won. `p` is for the
+    hypothesis of no difference: McNemar's exact test for success, and returns of 0 and 1 (with several
+    samples per task, signs are flipped by task); Student's t for other returns.
     `Holm` is `p` corrected for several environments. `all` is the unweighted mean over environments.
 
     Where a run is an agent program's, the tokens of its models and its CPU seconds on these samples are

@@ -464,7 +464,7 @@ class _SuiteRun:
             )
 
     def _report_changed_files(self, earlier: Mapping[str, Any]) -> None:
-        """Report which data and task folders have changed since the evaluation in the folder.
+        """Report which data and task folders have changed, or moved, since the evaluation in the folder.
 
         All of their tasks are asked again, and so are those that an earlier version asked without a digest.
         """
@@ -478,6 +478,11 @@ class _SuiteRun:
                 why = "has changed since" if digests[name] else "may have changed since"
                 self.events.on_message(
                     f"{name} {why} the evaluation in {self.out}: all of its tasks are asked again"
+                )
+            elif name not in digests and (before := [each for each in digests if digests[each] == digest]):
+                self.events.on_message(
+                    f"{name} is {before[0]} in the evaluation in {self.out}: all of its tasks are asked "
+                    "again. To go on, run the command in the working folder of then"
                 )
 
     def _find_tasks(self, entry: Entry, label: str) -> _Tasks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from gem.rollout.index import Entry
 from gem.rollout.store import find_store
 from gem.statistics.combining import group_shared
 from gem.statistics.intervals import are_rates
+from gem.tasks.sources import digest_of, is_place
 
 Metric = Literal["success", "return"]
 METRICS: tuple[Metric, ...] = ("success", "return")
@@ -267,15 +269,23 @@ def _with_instances(outcomes: Sequence[tuple[Outcome, str]]) -> tuple[Outcome, .
 def share_names(a: Sequence[Outcome], b: Sequence[Outcome]) -> list[Outcome]:
     """Return the outcomes of `b`, with the names that `a` gives to the same tasks and their environments.
 
-    Where only one of the runs has a digest of an environment's files, as an earlier version took none, their
-    tasks are the same ones.
+    Where both runs have a digest of an environment's files, these may lie in another folder. Where only one
+    has it, as an earlier version took none, their tasks are the same ones. An equal task is found first, and
+    one that may be any of several is none of them.
     """
-    plain = {_DIGEST.sub("", outcome.task): outcome for outcome in a}
     same: dict[str, Outcome] = {}  # by the task of b
-    for outcome in b:
-        key = _DIGEST.sub("", outcome.task)
-        if key in plain and (outcome.task == plain[key].task or key in (outcome.task, plain[key].task)):
-            same[outcome.task] = plain[key]
+    for write in (str, _without_folders, _without_digest):
+        taken = {outcome.task for outcome in same.values()}
+        alike: dict[str, tuple[dict[str, Outcome], dict[str, Outcome]]] = {}
+        for side, outcomes, known in ((0, a, taken), (1, b, same)):
+            for outcome in outcomes:
+                if outcome.task not in known:
+                    alike.setdefault(write(outcome.task), ({}, {}))[side][outcome.task] = outcome
+        for key, (of_a, of_b) in alike.items():
+            if len(of_a) == len(of_b) == 1:
+                (one,), (other,) = of_a.values(), of_b
+                if write is not _without_digest or key in (one.task, other):
+                    same[other] = one
     names = {outcome.env: same[outcome.task].env for outcome in b if outcome.task in same}
     return [
         replace(
@@ -286,6 +296,32 @@ def share_names(a: Sequence[Outcome], b: Sequence[Outcome]) -> list[Outcome]:
         for outcome in b
     ]
 
+
+def _without_folders(task: str) -> str:
+    """Return a task's key without the folders of the files whose digest it has."""
+    if '"digest":' not in task:
+        return task
+    wire, end = _READER.raw_decode(task)
+    kwargs = wire["kwargs"]
+    if kwargs.get("digest", _NO_FILES) == _NO_FILES:
+        return task
+    if "few_shot" not in kwargs or is_place(str(kwargs.get("data"))):  # else one may be the hub's
+        kind, colon, name = wire["spec"].partition(":")
+        wire["spec"] = kind + colon + Path(name).name
+        for keyword in ("name", "data", "few_shot", "dataset", "dataset_name"):
+            if isinstance(value := kwargs.get(keyword), str) and (keyword != "few_shot" or is_place(value)):
+                kwargs[keyword] = Path(value).name
+    return json.dumps(wire) + task[end:]
+
+
+def _without_digest(task: str) -> str:
+    return _DIGEST.sub("", task)
+
+
+_READER = json.JSONDecoder()
+
+_NO_FILES = digest_of()
+"""The digest where all data are the hub's."""
 
 _DIGEST = re.compile(r'"digest":"[0-9a-f]{16}",|,?"digest":"[0-9a-f]{16}"')
 """The digest of files in a task's key, with one comma."""

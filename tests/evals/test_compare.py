@@ -9,7 +9,7 @@ from gem.agents import RandomAgent, SolverAgent
 from gem.codec import task_key
 from gem.errors import BadArgument
 from gem.evals import Outcome, compare, evaluate, read_run
-from gem.evals.outcomes import advise_on_seats, group_environments
+from gem.evals.outcomes import advise_on_seats, group_environments, share_names
 from gem.evals.power import floors, plan_noise, suites
 from gem.record import Episode, Origin, RunInfo, SeatEnd, StopReason, Turn, Verdict
 from gem.rollout import EpisodeStore
@@ -23,6 +23,7 @@ from gem.statistics import (
     smallest_rate_difference,
     wilson,
 )
+from gem.tasks.sources import digest_of
 
 ENV = "test:X"
 
@@ -376,6 +377,36 @@ def test_runs_pair_whoever_played_and_under_whatever_job_and_run(tmp_path):
         tmp_path / "b.jsonl", *(episode(seed, StopReason.FAILED, other, job=f"j{seed}") for seed in range(4))
     )
     assert compare(a.outcomes, b.outcomes).rows[0].lost == 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "one", "other", "same"),
+    [
+        ("data:text", {"data": "q.csv"}, {"data": "../q.csv"}, True),
+        ("data:text", {"data": "rows"}, {"data": "sub/rows"}, True),
+        ("data:text", {"data": "q.csv"}, {"data": "../q.csv", "digest": "1" * 16}, False),
+        ("data:text", {"data": "q.csv"}, {"data": "../q.csv", "split": "test"}, False),
+        ("data:text", {"data": "q.csv", "few_shot": "e.csv"}, {"data": "q.csv", "few_shot": "x/e.csv"}, True),
+        ("data:text", {"data": "me/set"}, {"data": "you/set"}, True),
+        ("data:text", {"data": "me/set", "digest": digest_of()}, {"data": "you/set"}, False),
+        ("data:text", {"data": "me/set", "few_shot": "e.csv"}, {"data": "you/set"}, False),
+        ("harbor:{name}", {"name": "tasks"}, {"name": "sub/tasks"}, True),
+        ("my:Env", {"name": "easy"}, {"name": "hard"}, False),
+    ],
+)
+def test_files_with_equal_digests_pair_in_whatever_folder(spec, one, other, same, tmp_path):
+    sides = [{"digest": "0" * 16, **one}, {"digest": "0" * 16, **one, **other}]
+    tasks = [TaskRef(spec.format(**kwargs), kwargs, seed=1) for kwargs in sides]
+    a, b = (
+        stored(tmp_path / str(n), episode(1, task=task), episode(2, task=replace(task, seed=2))).outcomes
+        for n, task in enumerate(tasks)
+    )
+    for first, second in ((a, b), (b, a)):
+        named = [(each.env, each.task) for each in share_names(first, second)]
+        assert (named == [(each.env, each.task) for each in first]) is same
+    both = stored(tmp_path / "both", *(episode(n, task=task) for n, task in enumerate(tasks))).outcomes
+    assert share_names(both, both) == [*both]  # one that is equal comes first
+    assert len({each.task for each in share_names(both, b[:1])} & {both[1].task}) == 1
 
 
 def test_the_same_task_played_twice_is_two_samples(tmp_path):
