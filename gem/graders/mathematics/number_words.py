@@ -170,9 +170,10 @@ def date(words: str) -> str | None:
     return None
 
 
-_NUMERAL = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_NUMERAL = r"[$€£]?\d+(?:,\d{3})*(?:\.\d+)?"
 _NOTATION = re.compile(
-    rf"\+?{_NUMERAL}(?:(?:--?|–){_NUMERAL})+|\d+/\d+/\d+|(?!\d{{1,3}}(?:\.\d{{3}})+\Z)\d+(?:\.\d+){{2,}}"
+    rf"\+?(?:\(\d{{3}}\) ?)?{_NUMERAL}(?:(?:--?|–){_NUMERAL})+"
+    r"|\d+/\d+/\d+|(?!\d{1,3}(?:\.\d{3})+\Z)\d+(?:\.\d+){2,}"
 )
 
 
