@@ -101,6 +101,34 @@ def test_a_bound_that_few_tasks_leave_open_is_a_word(store, capsys):
     assert "inf" not in out
 
 
+def test_a_training_run_is_no_run_to_compare(store, capsys, tmp_path):
+    a, b, c = (store(name, {"test:X": "wl"}) for name in ("a", "b", "c c"))
+    for each, kwargs in ((a, {}), (c, {"size": 3})):
+        config = {
+            "env": "test:X",
+            "env_kwargs": kwargs,
+            "environments": [],
+            "tools": ["python"],
+            "wrappers": [],
+        }
+        (tmp_path / each / "config.json").write_text(json.dumps(config))
+        (tmp_path / each / "metrics.jsonl").write_text("")
+    code, out, err = said(capsys, "compare", f"{a}/episodes.jsonl", b)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[1:] == [
+        f"  gem-gym eval test:X --tools python --agent {a} --out {a}-eval",
+        f"  gem-gym compare {a}-eval {b}",
+    ]
+    err = said(capsys, "compare", a, c)[2]
+    assert f"{a} and {c} are training runs" in err
+    assert err.splitlines()[2:] == [
+        f"  gem-gym eval SUITE.toml --agent '{c}' --out '{c}-eval'",
+        f"  gem-gym compare {a}-eval '{c}-eval'",
+        f"  gem-gym report {a} '{c}'",
+    ]
+    assert said(capsys, "power", a)[2].splitlines()[-1] == f"  gem-gym power {a}-eval"
+
+
 def test_little_coverage_withholds_the_headline(store, capsys):
     a, b = store("a", {"test:X": "w" * 20}), store("b", {"test:X": "l" * 17 + "---"})
     code, out, _ = said(capsys, "compare", a, b)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -20,11 +22,16 @@ from gem.evals.outcomes import Metric
 from gem.evals.reports import escape_cell, markdown_table
 from gem.evals.usage import Prices
 from gem.evals.usage import dollars as write_dollars
+from gem.files import read_json
+from gem.rollout.store import find_store
 from gem.statistics import Interval
 from gem.waiting import name_wait
 
 MOST_CHANGES = 25
 """The most tasks that a list in Markdown names."""
+
+_TRAINING = "config.json", "metrics.jsonl"
+"""The files of a training run's folder that tell it from others."""
 
 _COSTS: dict[str, tuple[str, Callable[[float], str]]] = {
     "tokens": ("tokens", "{:,.0f}".format),
@@ -82,6 +89,7 @@ def compare_runs(
         check_picture(picture)
     if json and markdown:
         raise BadArgument("--json and --markdown are two forms of one answer; give one of them.")
+    refuse_training("compare", run_a, run_b)
     with name_wait("the episodes of both runs to be read"):
         a, b = read_run(run_a, seat), read_run(run_b, seat)
         priced = None if prices is None else Prices.read(prices)
@@ -118,6 +126,46 @@ def compare_runs(
             print(printable(f"\nthe picture is in {picture}"))
     worse = not_worse and "A" in [row.better for row in (*comparison.rows, comparison.overall)]
     return FAILED if worse or comparison.overall.withheld else 0
+
+
+def refuse_training(command: str, *runs: Path) -> None:
+    """Refuse a training run: all weights from its first to its last played its episodes.
+
+    Args:
+        command: what the runs were given to.
+        runs: folders, or files of episodes.
+
+    Raises:
+        BadArgument: with the commands that evaluate its last weights. Otherwise see `find_store`.
+    """
+    trained = {run: find_store(run).parent for run in runs}
+    trained = {run: at for run, at in trained.items() if all((at / name).is_file() for name in _TRAINING)}
+    if not trained:
+        return
+    played = {run: f"{at}-eval" for run, at in trained.items()}
+    lines = [
+        ["gem-gym", "eval", *_environments_of(at), "--agent", str(at), "--out", played[run]]
+        for run, at in trained.items()
+    ]
+    lines.append(["gem-gym", command, *(played.get(run, str(run)) for run in runs)])
+    if len(trained) > 1:
+        lines.append(["gem-gym", "report", *map(str, trained.values())])
+    are = "are training runs: their" if len(trained) > 1 else "is a training run: its"
+    raise BadArgument(
+        f"{' and '.join(map(str, trained))} {are} episodes were played by all weights from the first to the "
+        "last, and say little about what was trained. Evaluate that:\n  "
+        + "\n  ".join(map(shlex.join, lines))
+    )
+
+
+def _environments_of(run: Path) -> list[str]:
+    """Return the words of `gem-gym eval` for the environments of a training run."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        config = read_json(run / "config.json")
+        if not config["env_kwargs"] and not config["environments"]:
+            flags = [(f"--{name}", ",".join(config[name])) for name in ("tools", "wrappers") if config[name]]
+            return [str(config["env"]), *(word for flag in flags for word in flag)]
+    return ["SUITE.toml"]  # environments with keywords have no flags
 
 
 def _show(comparison: Comparison, a: RunOutcomes, b: RunOutcomes) -> None:

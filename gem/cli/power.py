@@ -11,7 +11,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from gem.cli.compare import damaged_of
+from gem.cli.compare import damaged_of, refuse_training
 from gem.cli.terms import MaybeFloat, MaybeInt, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument
@@ -67,6 +67,7 @@ def power(
     if run:
         if rate is not None or within is not None:
             raise BadArgument("rate and variance are measured from the run; leave --rate and --within out.")
+        refuse_training("power", *run)
         runs = [read_run(each, seat) for each in run]
         for each in runs:
             if each.damaged:
