@@ -123,7 +123,7 @@ def text_of(obs: Obs) -> str:
     """Return an observation as plain text; pictures appear as their `alt`."""
     if isinstance(obs, str):
         return obs
-    texts = (part.text if isinstance(part, Text) else part.alt for part in obs)
+    texts = (part.text if isinstance(part, Text) else part.alt for part in check_obs(obs))
     return "\n".join(text for text in texts if text)
 
 
@@ -185,12 +185,17 @@ def check_obs(obs: object) -> Obs:
     """Return `obs` as an observation; a list of parts becomes a tuple.
 
     Raises:
-        BadArgument: when it is neither text nor a sequence of Text and Image parts.
+        BadArgument: when it is neither text nor a list of Text and Image parts; it names the wrong part.
     """
     if isinstance(obs, str):
         return obs
-    if isinstance(obs, list | tuple) and all(isinstance(part, Text | Image) for part in obs):
-        return tuple(obs)
-    raise BadArgument(
-        f"observation is {type(obs).__name__}; it must be text, or a list of Text and Image parts."
-    )
+    wrong, what, accepted = obs, "observation", "text, or a list of gem.Text('...') and gem.Image(png)"
+    if isinstance(obs, list | tuple):
+        at = next((k for k, part in enumerate(obs) if not isinstance(part, Text | Image)), None)
+        if at is None:
+            return tuple(obs)
+        wrong, what, accepted = obs[at], f"part {at} of the observation", "gem.Text('...') or gem.Image(png)"
+    kind, cure = type(wrong).__name__, ""
+    if type(wrong).__module__.startswith("PIL."):
+        kind, cure = f"Pillow's {kind}", " image.save(file, 'PNG') writes the bytes that gem.Image takes."
+    raise BadArgument(f"{what} is {kind}; it must be {accepted}.{cure}")

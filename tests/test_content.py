@@ -53,6 +53,19 @@ def test_anything_else_is_refused(obs):
         check_obs(obs)
 
 
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        ("b", r"part 1 of the observation is str; it must be gem\.Text\('\.\.\.'\) or gem\.Image"),
+        (type("PngFile", (), {"__module__": "PIL.Png"})(), "is Pillow's PngFile; .* image.save"),
+    ],
+)
+def test_the_part_of_an_observation_that_is_wrong_is_named_with_what_to_do(part, error):
+    for read in (check_obs, text_of):
+        with pytest.raises(BadArgument, match=error):
+            read([Text("a"), part])
+
+
 @pytest.mark.parametrize("alt", ["[image]", " [a geometric figure] ", "[figure 1]"])
 def test_a_name_in_brackets_describes_no_picture(alt):
     obs = (Text("How long is x?"), Image(b"", alt=alt))

@@ -14,7 +14,7 @@ from statistics import median_low
 from typing import Any
 
 from gem import errors, registry
-from gem.content import Obs, text_of
+from gem.content import Obs, check_obs, text_of
 from gem.history import LAST
 from gem.parsing import boxed
 from gem.record import Call, Limits
@@ -258,7 +258,7 @@ def _watch(deals: Deals, seed: int, longest: int) -> tuple[list[Obs], list[Any]]
 
 def _identity(deals: Deals, seed: int) -> Hashable:
     """Return the identity of an instance: what the environment names, or else what it shows."""
-    obs = deals.begin(seed).obs
+    obs = check_obs(deals.begin(seed).obs)  # a list of parts has no hash
     deal = getattr(deals.env.unwrapped, "instance", None)
     try:
         return deal() if callable(deal) else obs

@@ -534,3 +534,19 @@ def test_what_is_declared_as_chance_with_a_reason_is_no_finding():
 def test_a_chance_without_a_share_or_reason_is_refused(chance):
     with pytest.raises(BadArgument, match="a level above 0 and at most 1, and its reason"):
         EnvSpec("test:Coin", Coin, chance=chance)
+
+
+class Dots(Env):
+    """Its observation is a list of parts, as authors write it."""
+
+    def reset(self, seed=None):
+        super().reset(seed=seed)
+        self.dots = self.rng.randint(1, 9)
+        return [Text("How many?"), Image(b"", alt="o" * self.dots)], {}
+
+    def step(self, action):
+        return [Text("So."), Image(b"")], float(action == str(self.dots)), True, False, {}
+
+
+def test_observations_that_are_lists_of_parts_are_audited():
+    assert audit_env(Dots, episodes=2, instances=50).distinct == 9
