@@ -121,9 +121,10 @@ def size_of(message: Message) -> int:
 
 def text_of(obs: Obs) -> str:
     """Return an observation as plain text; pictures appear as their `alt`."""
+    obs = check_obs(obs)
     if isinstance(obs, str):
         return obs
-    texts = (part.text if isinstance(part, Text) else part.alt for part in check_obs(obs))
+    texts = (part.text if isinstance(part, Text) else part.alt for part in obs)
     return "\n".join(text for text in texts if text)
 
 

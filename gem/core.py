@@ -11,7 +11,7 @@ import copy
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
@@ -465,6 +465,19 @@ def check_step(step: Any) -> Step:
         return Step(*step) if type(step) is not Step else step  # the checks would take longer
     check_info(info)
     return Step(check_obs(obs), check_reward(reward), check_flag(terminated), check_flag(truncated), info)
+
+
+def name_instance(env: Env) -> Hashable | None:
+    """Return what the environment's method `instance` says was dealt; None where it does not say it."""
+    tell = getattr(env, "instance", None)
+    try:
+        name: Hashable = tell() if callable(tell) else None
+        hash(name)
+    except NotImplementedError:  # a TextGame that does not define it
+        return None
+    except TypeError:  # a list, or a tuple that holds one
+        return repr(name)
+    return name
 
 
 def check_info(info: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from gem import seeding
-from gem.core import Env
+from gem.core import Env, name_instance
 from gem.errors import BadArgument
 from gem.registry import Maker, load
 from gem.tasks.order import Order
@@ -87,14 +87,14 @@ def find_instances(maker: Maker, seed: int, wanted: int = 256) -> Instances:
     have it, every seed counts as one instance, so frequent instances are played more often.
     """
     with maker() as env:
-        tell = getattr(env, "instance", None)
         seeds = [seeding.derive(seed, "instance", i) for i in range(SCAN)]
-        seeds_by_instance: dict[str, list[int]] = {}
-        for each in seeds:
-            if tell is None or len(seeds_by_instance) > FEW:
-                break
+        seeds_by_instance: dict[Any, list[int]] = {}
+        for each in seeds if hasattr(env, "instance") else ():
             env.reset(seed=each)
-            seeds_by_instance.setdefault(tell(), []).append(each)
-    if tell is None or len(seeds_by_instance) > FEW:
+            name = name_instance(env)
+            if name is None or len(seeds_by_instance) > FEW:
+                break
+            seeds_by_instance.setdefault(name, []).append(each)
+    if not seeds_by_instance or len(seeds_by_instance) > FEW:
         return Instances(tuple((each,) for each in seeds[:wanted]), False)
     return Instances(tuple(tuple(seeds_by_instance[key]) for key in sorted(seeds_by_instance)), True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from gem import errors, registry
 from gem.content import Obs, check_obs, text_of
+from gem.core import name_instance
 from gem.history import LAST
 from gem.parsing import boxed
 from gem.record import Call, Limits
@@ -163,7 +164,7 @@ def _audit(target: Target, episodes: int, instances: int) -> Card:
             _copying(name, played, oracle),
             _gap(played),
             _leak(deals, seeds, views, oracle),
-            _instances(distinct, instances, size),
+            _instances(distinct, instances, size, named=name_instance(env) is not None),
             _survival(failed),
             *_soundness(env),
         )
@@ -259,11 +260,8 @@ def _watch(deals: Deals, seed: int, longest: int) -> tuple[list[Obs], list[Any]]
 def _identity(deals: Deals, seed: int) -> Hashable:
     """Return the identity of an instance: what the environment names, or else what it shows."""
     obs = check_obs(deals.begin(seed).obs)  # a list of parts has no hash
-    deal = getattr(deals.env.unwrapped, "instance", None)
-    try:
-        return deal() if callable(deal) else obs
-    except NotImplementedError:
-        return obs
+    name = name_instance(deals.env)
+    return obs if name is None else name
 
 
 # -- judging
@@ -439,12 +437,14 @@ def _stands(forms: frozenset[str], text: str) -> bool:
     return any(re.search(rf"(?<!\w){re.escape(form)}(?!\w)", low) for form in forms if form in low)
 
 
-def _instances(distinct: int, dealt: int, size: int = 0) -> Check:
+def _instances(distinct: int, dealt: int, size: int, *, named: bool) -> Check:
     if size:
         summary = f"{distinct} distinct instances, in a set of {size}; who has seen them may know them all"
         return Check("seeds differ", None, summary)
     few = distinct < min(FEWEST_INSTANCES, dealt)
     change = "let deal() or reset() draw more from self.rng" if few else ""
+    if few and not named:
+        change += "; if instances differ in what is hidden, define instance(self) to return that"
     return Check("seeds differ", few, f"{distinct} distinct instances in {dealt} seeds", change)
 
 

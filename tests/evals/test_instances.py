@@ -1,10 +1,12 @@
 import pytest
 
+from gem.envs.kit.text_game import Play, TextGame
 from gem.errors import MissingExtra, missing_extra
 from gem.evals import find_instances
 from gem.evals.instances import find_seeds
 from gem.registry import ENV_REGISTRY, EnvSpec, Maker, register
 from gem.testing.doubles import EchoEnv
+from gem.train.tasks.held_out import held_out_instances
 
 EASY = Maker("game:GuessTheNumber-v0-easy")
 
@@ -46,6 +48,32 @@ def test_an_environment_that_does_not_tell_is_measured_on_its_seeds(monkeypatch)
     instances = find_instances(Maker("test:Echo"), seed=0, wanted=5)
     assert not instances.complete
     assert len({seed for seeds in instances.seeds for seed in seeds}) == 5
+
+
+class Silent(TextGame):
+    """A game that does not define instance()."""
+
+    def deal(self):
+        self.secret = self.rng.randint(0, 9)
+        return "Guess."
+
+    def parse(self, move):
+        return move
+
+    def play(self, move):
+        return Play.lose("No.")
+
+
+class Tells(Silent):
+    def instance(self):
+        return [self.secret]
+
+
+@pytest.mark.parametrize(("game", "complete", "kind"), [(Silent, False, "seeds"), (Tells, True, "all")])
+def test_a_game_of_ones_own_need_not_define_instance_and_may_return_a_list(game, complete, kind):
+    maker = Maker(EnvSpec("test:Own", game, {"max_turns": 1}))
+    assert find_instances(maker, 0, 20).complete is complete
+    assert held_out_instances(maker, 0, 20, lambda: range(9)).kind == kind
 
 
 @pytest.mark.parametrize("only", [(), (3,)])

@@ -536,6 +536,30 @@ def test_a_chance_without_a_share_or_reason_is_refused(chance):
         EnvSpec("test:Coin", Coin, chance=chance)
 
 
+class Hidden(Riddle):
+    """Its first observation is always the same."""
+
+    def deal(self):
+        super().deal()
+        return "Guess."
+
+    instance = TextGame.instance  # it is not defined
+
+
+def test_a_hidden_state_counts_where_instance_says_it_and_the_finding_says_how():
+    class Told(Hidden):
+        def instance(self):
+            return [self.secret]
+
+    hidden, told = (
+        {check.name: check for check in audit_env(one, episodes=2).checks}["seeds differ"]
+        for one in (Hidden, Told)
+    )
+    assert hidden.open
+    assert "define instance(self)" in hidden.change
+    assert not told.open
+
+
 class Dots(Env):
     """Its observation is a list of parts, as authors write it."""
 

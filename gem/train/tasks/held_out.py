@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import NamedTuple, get_args
 
 from gem import seeding
+from gem.core import Env, name_instance
 from gem.envs.kit.dataset import DatasetEnv
 from gem.evals import EnvResult, Instances, evaluate, find_instances
 from gem.evals.instances import SCAN
@@ -59,13 +60,13 @@ def held_out_instances(
     if instances.complete:
         return HeldOutInstances(instances, "all")
     with maker() as env:
-        tell = getattr(env, "instance", None)
-        if tell is None and not isinstance(env.unwrapped, DatasetEnv):
+        if not isinstance(env.unwrapped, DatasetEnv) and not _names_instances(env, seed):
             return HeldOutInstances(instances, "seeds")
 
         def identify(each: int) -> Hashable:
             start = env.reset(seed=each)
-            return repr(start.obs) if tell is None else tell()
+            name = name_instance(env)
+            return repr(start.obs) if name is None else name
 
         seeds = list(islice(draw_seeds(), LOOKED_THROUGH + 1))
         if len(seeds) > LOOKED_THROUGH:
@@ -77,6 +78,13 @@ def held_out_instances(
     if len(unseen) < min(LEAST, wanted):
         return HeldOutInstances(instances, "seen")
     return HeldOutInstances(Instances(unseen, False), "unseen")
+
+
+def _names_instances(env: Env, seed: int) -> bool:
+    if not hasattr(env, "instance"):
+        return False
+    env.reset(seed=seed)
+    return name_instance(env) is not None
 
 
 class HeldOut:
