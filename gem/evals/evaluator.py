@@ -33,12 +33,12 @@ from gem.errors import (
 from gem.evals.gates import Gate, refuse_unknown
 from gem.evals.instances import EPISODES, Count, Instances, find_seeds
 from gem.evals.results import EnvResult, summarise
-from gem.evals.scorecard import Scored
+from gem.evals.scorecard import REFERENCES, Scored
 from gem.evals.stopping import Stopping
 from gem.evals.suite import Entry, Suite, load_suite
 from gem.evals.suite_result import SuiteResult, entry_to_json
 from gem.evals.suite_stores import EPISODES_FILE, CountedStore, open_store
-from gem.evals.usage import Budget, Prices, together
+from gem.evals.usage import Budget, Prices, spent_on, together
 from gem.files import read_json
 from gem.graders.functions import ping_judges
 from gem.hiding import hide_credentials
@@ -61,9 +61,6 @@ T = TypeVar("T")
 
 Players: TypeAlias = "str | Agent | Sequence[str] | Mapping[str, str | Agent | AgentByName]"
 """Agents to measure: names, or a mapping from labels to agents or names."""
-
-REFERENCES = ("random", "solver")
-"""The agents whose returns are 0 and 1 on the normalised scale."""
 
 
 def evaluate(
@@ -632,6 +629,8 @@ class _SuiteRun:
             self.counted[name].add((episode.job, episode.sample))
             ended.add(episode.id)
             place = places.get(episode.seed, 0)
+            if options.prices is not None:  # only its answers show what an agent of one's own counts
+                options.prices.check(spent_on((episode,)))
             self.result.count(tasks.label, name, place, episode, options.seat)
             self.events.on_episode(episode)
 

@@ -182,8 +182,11 @@ def _format_value(value: float) -> str:
 
 def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | None, str]:
     """Return a gate's figure, or None and the reason."""
-    if gate.metric in ("tokens", "cost") and (turns := count_uncounted(of.usage)):
-        return None, f"the tokens of {turns} turns were not counted"
+    if gate.metric in ("tokens", "cost"):
+        if turns := count_uncounted(of.usage):
+            return None, f"the tokens of {turns} turns were not counted"
+        if not of.usage and card.has_own_agent:
+            return None, "no tokens were counted"
     name = "return" if gate.metric == "reward" else gate.metric
     if isinstance(of, Mean) and name == "coverage" and of.left_out:
         return None, of.withheld

@@ -15,6 +15,9 @@ from gem.evals.usage import Prices, Usage, count_uncounted, together, tokens_of
 from gem.statistics import Interval, combine
 from gem.statistics.combining import count_clusters, group_shared
 
+REFERENCES = ("random", "solver")
+"""The agents whose returns are 0 and 1 on the normalised scale."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -101,6 +104,11 @@ class Scorecard:
         """Whether a model answered, so that its latency is of interest."""
         usage = self.overall.usage
         return bool(tokens_of(usage) or count_uncounted(usage))
+
+    @property
+    def has_own_agent(self) -> bool:
+        """Whether the agent is none of the environments' own, which use no tokens."""
+        return self.agent not in REFERENCES
 
     @property
     def results(self) -> list[EnvResult]:

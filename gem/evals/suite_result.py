@@ -172,6 +172,16 @@ class SuiteResult:
                     f"the tokens of {turns} turns{whom} are not known, or only in part; what is missing is "
                     f"in no figure{kept}"
                 )
+            elif (
+                (self.budget or self.prices)
+                and card.results
+                and not card.overall.usage
+                and card.has_own_agent
+            ):
+                notes.append(
+                    f"warning: {name} counted no tokens: no budget ends its evaluation, and its cost is "
+                    "unknown; an agent of your own puts prompt_tokens and completion_tokens into Reply.usage"
+                )
         if judged := sum(result.judged for card in self.cards.values() for result in card.results):
             kept = ", and not in the budget" if self.budget else ""
             notes.append(f"judges used {judged:,} tokens, which are in no other figure{kept}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from gem.errors import BadArgument, check_argument, did_you_mean
 from gem.files import read_toml
+from gem.naming import without_digest
 from gem.record import DISCARDED, Episode, RunInfo, Turn
 
 MILLION = 1_000_000
@@ -58,20 +59,23 @@ Spent = Mapping[str, Usage]
 
 
 def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
-    """Return the token usage of episodes, by model; agents without a model use none.
+    """Return the token usage of episodes, by model.
 
     A turn's tokens are the server's count, else the number of ids that the agent kept. Answers that the agent
-    discarded, and asked for again, count as far as the server counted them.
+    discarded, and asked for again, count as far as the server counted them. An agent without a model uses
+    what it counts, under its own name; nothing, where it counts nothing in all these episodes.
     """
-    return together(chain.from_iterable(map(_usages, episodes)))
-
-
-def _usages(episode: Episode) -> Iterator[Spent]:
-    for turn in episode.turns:
-        if (model := model_of(episode.run, turn)) is not None:
-            yield {model: _usage(turn) + _discarded_usage(turn.usage)}
-    if episode.error is not None:
-        yield {model: _discarded_usage(counters) for model, counters in episode.error.usage.items()}
+    models: dict[str, Usage] = {}
+    others: dict[str, Usage] = {}
+    for episode in episodes:
+        for turn in episode.turns:
+            model = model_of(episode.run, turn)
+            of, name = (others, _agent_of(episode.run, turn)) if model is None else (models, model)
+            of[name] = of.get(name, Usage()) + _usage(turn, model) + _discarded_usage(turn.usage)
+        if episode.error is not None:
+            discarded = {model: _discarded_usage(each) for model, each in episode.error.usage.items()}
+            models = together((models, discarded))
+    return together((models, {name: usage for name, usage in others.items() if usage.total}))
 
 
 def count_judged(episodes: Iterable[Episode]) -> int:
@@ -110,6 +114,11 @@ def model_of(run: RunInfo, turn: Turn) -> str | None:
     return run.seats[turn.seat].model if turn.seat in run.seats else run.model
 
 
+def _agent_of(run: RunInfo, turn: Turn) -> str:
+    """Return the name of the agent that gave a turn's answer, whatever its file holds."""
+    return without_digest(run.seats[turn.seat].agent if turn.seat in run.seats else run.agent)
+
+
 def count_tokens(turn: Turn) -> tuple[int | None, int | None]:
     """Return the tokens of a turn's prompt and of its answer; None where unknown.
 
@@ -124,8 +133,10 @@ def count_tokens(turn: Turn) -> tuple[int | None, int | None]:
     return prompt, None if completion == 0 and (turn.action or turn.said.reasoning) else completion
 
 
-def _usage(turn: Turn) -> Usage:
+def _usage(turn: Turn, model: str | None) -> Usage:
     counters, (prompt, completion) = turn.usage or {}, count_tokens(turn)
+    if model is None and not any(name in counters for name in TOKENS):
+        prompt = completion = None  # ids are no count of what it costs to ask an agent without a model
     return Usage(
         prompt or 0,
         completion or 0,
@@ -226,7 +237,7 @@ class EpisodePrice:
             BadArgument: for a model without a price.
         """
         spent = spent_on((episode,))
-        if count_uncounted(spent):
+        if count_uncounted(spent) or (not spent and any(turn.action is not None for turn in episode.turns)):
             return "The server does not count tokens, so what this episode costs is unknown."
         cost = self.prices.cost(spent)
         return "" if cost < self.usd else f"This episode has cost {dollars(cost)} of ${self.usd:g}."

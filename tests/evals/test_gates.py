@@ -128,7 +128,7 @@ def test_gates_read_the_figures():
     assert passed("success[*]>=0.6", of)
     assert passed("turns<=3", of)
     assert passed("coverage>=1", of)
-    assert passed("tokens<=0", of)
+    assert passed("tokens<=30", card(result(usage={"m": Usage(20, 10)})))
 
 
 def test_a_figure_that_is_not_there_fails_its_gate():
@@ -334,6 +334,10 @@ def test_a_figure_is_told_so_that_it_can_be_compared():
 
 
 def test_tokens_that_nobody_counted_are_no_zero():
+    (checked,) = check([Gate.parse("tokens<=10")], card(result()))
+    assert (checked.passed, checked.said) == (False, "overall: no figure, no tokens were counted")
+    (checked,) = check([Gate.parse("tokens<=10")], replace(card(result()), agent="random"))
+    assert (checked.passed, checked.said) == (True, "overall: 0")
     some = result(usage={"m": Usage(10, 5, uncounted=3)})
     figures = card(some, prices=Prices({"m": Price(1, 1, 1)}))
     assert figures.cost(some.usage) is None

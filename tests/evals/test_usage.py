@@ -53,15 +53,18 @@ def test_turns_are_summed_by_model():
     played = [
         episode(turn(), turn(50, 5, cached_tokens=40, reasoning_tokens=3)),
         episode(turn(1, 2), model="org/large"),
-        episode(turn(7, 7), model=None),  # random play
+        episode(turn(7, 7), model=None),  # an agent of one's own, which counts
+        episode(Turn("agent", "x", "five"), model=None),  # and does not always
         episode(turn(3, 4, seat="a"), turn(5, 6, seat="b"), seats={"a": "small", "b": None}),
     ]
     found = spent_on(played)
     assert found == {
         "small": Usage(153, 19, 40, 3),
         "org/large": Usage(1, 2),
+        "OpenAIAgent": Usage(7, 7, uncounted=1),
+        "A": Usage(5, 6),
     }
-    assert tokens_of(found) == 175
+    assert tokens_of(found) == 200
     assert together([found, found])["small"].total == 2 * 172
 
 
@@ -100,6 +103,65 @@ def test_a_prompt_that_was_refused_used_no_tokens():
     assert spent_on([episode(Turn("agent", "x", "", finish="context"))]) == {"small": Usage()}
     plainly_asked = Turn("agent", "x", "", finish="context", usage={"discarded_prompt_tokens": 5})
     assert spent_on([episode(plainly_asked)]) == {"small": Usage(5)}
+
+
+def test_an_agent_without_a_model_that_counts_nothing_uses_nothing():
+    kept = Turn("agent", "x", "five")
+    kept.hold([1, 2, 3], [4, 5])
+    assert spent_on([episode(Turn("agent", "x", "five"), kept, model=None)]) == {}
+
+
+COUNTING = """
+from gem.record import Reply
+def counts(ask):
+    return Reply("Oslo", usage={"prompt_tokens": 1000, "completion_tokens": 500})
+def counts_nothing(ask):
+    return "Oslo"
+"""
+
+
+@pytest.fixture
+def evaluate_own(tmp_path, monkeypatch, capsys):
+    """Evaluate a function of own.py on ten questions; return the exit code and what was printed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(COUNTING)
+    (tmp_path / "q.csv").write_text("question,answer\n" + "".join(f"What is {i}?,{i}\n" for i in range(10)))
+
+    def run(name, *words):
+        code = main(["eval", "--data", "q.csv", "--agent", f"own.py:{name}", *words])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return run
+
+
+def test_a_budget_and_a_gate_are_kept_by_an_agent_of_ones_own(evaluate_own):
+    code, said = evaluate_own("counts", "--budget-tokens", "3000", "--gate", "tokens<=10")
+    assert code == 1
+    assert re.search(
+        r"the budget is used up: [3-9],[05]00 of 3,000 tokens; \d episodes were not played", said
+    )
+    assert re.search(r"gate FAILED: tokens<=10: overall: [3-9][05]00\n", said)
+
+
+def test_an_agent_of_ones_own_has_a_price_by_its_name(evaluate_own, tmp_path):
+    prices(tmp_path)
+    limits = ("--prices", "prices.toml", "--budget-usd", "0.006")
+    code, said = evaluate_own("counts", *limits)
+    assert (code, "no price of 'own.py:counts'" in said) == (2, True)
+    prices(tmp_path, '[models."own.py:counts"]\ninput = 1.0\noutput = 4.0\n')
+    code, said = evaluate_own("counts", *limits)
+    assert code == 1
+    assert re.search(r"the budget is used up: \$0\.0\d+ of \$0\.006; \d episodes were not played", said)
+
+
+def test_a_budget_and_a_gate_without_any_count_are_not_kept_in_silence(evaluate_own):
+    code, said = evaluate_own("counts_nothing", "--budget-tokens", "30", "--gate", "tokens<=10")
+    assert code == 1
+    assert "gate FAILED: tokens<=10: overall: no figure, no tokens were counted" in said
+    assert "counts_nothing counted no tokens: no budget ends its evaluation" in said
+    code, said = evaluate_own("counts_nothing")
+    assert (code, "counted" in said) == (0, False)
 
 
 def test_discarded_answers_are_spent_too():
