@@ -116,8 +116,8 @@ def audit(
         grader: audit a grader instead: math, number, text or code. Rewritten answers must score the same,
             wrong mutants must not. With --data: the grader that is to read the answers; if left out, that of
             `gem-gym eval --data`.
-        data: list instead all rows of this file that cannot be used, and the references that the mathematics
-            grader can read only in part.
+        data: list instead all rows of this file that cannot be used, those whose own answers or solutions in
+            code are wrong, and the references that the mathematics grader can read only in part.
         columns: the columns of that file, as question=COLUMN,answer=COLUMN; see `gem-gym eval --help`.
         answer_key: the column of the reference in that file.
         judge: audit a judge instead, MODEL[@URL], or a rubric.toml with judges in it: its agreement with
