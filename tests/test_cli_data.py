@@ -121,6 +121,18 @@ def test_a_mistake_is_told_in_one_sentence(words, said, capsys, tmp_path):
     assert not told.out
 
 
+def test_columns_of_several_flags_are_merged(capsys, tmp_path):
+    (tmp_path / "odd.csv").write_text("Die Frage,Antwort\nCapital of Norway?,Oslo\n")
+    asked = "--columns", "question=Die Frage"
+    for command in (("eval", "--agent", "solver", "--out", "run"), ("audit",)):
+        words = [*command, "--data", "odd.csv", "--grader", "text", *asked]
+        assert run(*words) == cli.MISUSED
+        assert "Name it: --columns 'question=Die Frage,answer=COLUMN'" in capsys.readouterr().err
+        assert run(*words, "--columns", "answer=Antwort") == 0
+    assert run("eval", "--out", "run", "--resume") == 0
+    assert "Question: column 'Die Frage'; answer: 'Antwort'" in capsys.readouterr().err
+
+
 def test_bad_rows_are_told_before_the_model_is_asked(capsys, tmp_path):
     (tmp_path / "q.csv").write_text(ROWS + "r7,,7\nr8,Number?,\n")
     with StubServer("\\boxed{1}") as server:

@@ -217,7 +217,7 @@ def _refuse_repeated(args: Sequence[str]) -> None:
     """
     flags: set[str] = set()
     for flag in (arg.partition("=")[0].replace("_", "-") for arg in args if arg.startswith("--")):
-        if flag in flags - {"--config"}:
+        if flag in flags - {"--config", "--columns"}:
             raise BadArgument(f"{flag} is given twice; give it once, with all of its values after it.")
         flags.add(flag)
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 import gem
 from gem.cli.terms import FAILED, MaybePath, MaybeText, table
@@ -96,7 +96,7 @@ def audit(
     json: MaybePath = None,
     grader: MaybeText = None,
     data: MaybePath = None,
-    columns: str = "",
+    columns: UseAppendAction[tuple[str, ...]] = (),
     answer_key: str = "answer",
     judge: MaybeText = None,
     labels: MaybePath = None,
@@ -134,7 +134,7 @@ def audit(
     if data is not None:
         if targets or json is not None:
             raise BadArgument("--data audits a file alone; leave out environments and --json.")
-        return _audit_data(data, columns, answer_key, grader or "")
+        return _audit_data(data, ",".join(columns), answer_key, grader or "")
     if grader is not None:
         if targets or json is not None:
             raise BadArgument("--grader audits a grader alone; leave out environments and --json.")

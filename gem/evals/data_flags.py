@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
-from tyro.conf import arg
+from tyro.conf import UseAppendAction, arg
 
 from gem.envs.data.named import OwnData, data_task
 from gem.errors import BadArgument
@@ -22,9 +22,12 @@ class DataFlags:
     """Your own questions and answers: a CSV, TSV, JSON Lines, JSON or Parquet file, a folder with a file per
     split or one that `datasets` saved, or the name of a data set. All bad rows are listed before anything is
     asked."""
-    columns: Annotated[str, arg(metavar="question=COLUMN,answer=COLUMN", help_behavior_hint="")] = ""
+    columns: Annotated[
+        UseAppendAction[tuple[str, ...]], arg(metavar="question=COLUMN,answer=COLUMN", help_behavior_hint="")
+    ] = ()
     """The columns of the data: question, answer, context (before the question), choices (one column, or
-    A+B+C+D), id, images, and first (0 or 1): the number of the first choice. What is left out is found."""
+    A+B+C+D), id, images, and first (0 or 1): the number of the first choice. What is left out is found. May
+    be given several times."""
     grader: Annotated[
         str,
         arg(
@@ -72,7 +75,7 @@ class DataFlags:
         if self.data and self.exclude:
             raise BadArgument("--exclude is for named environments; with --data leave it out.")
         if self.data:
-            given = (self.data, self.grader, self.columns, self.split, self.prompt, self.few_shot)
+            given = (self.data, self.grader, ",".join(self.columns), self.split, self.prompt, self.few_shot)
             return data_task(*given, shuffle_choices=self.shuffle_choices)
         for each in fields(self):
             if getattr(self, each.name) and each.name not in without:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -185,7 +186,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
                 )
     question = given.get("question") or find(QUESTIONS)
     if question is None:
-        raise BadArgument(_not_found(where, "question", row))
+        raise BadArgument(_not_found(where, "question", row, given))
     context = given.get("context")
     if context is None and "question" not in given:
         before = ("input",) if names.get("instruction") == question else CONTEXTS
@@ -200,7 +201,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
     if answer is None and is_chat(cell(row, question)) and cell(row, question)[-1]["role"] == "assistant":
         answer = question  # the last message is the answer
     if answer is None and kind not in ("judge", "function"):
-        raise BadArgument(_not_found(where, "tests" if kind == "code" else "answer", row))
+        raise BadArgument(_not_found(where, "tests" if kind == "code" else "answer", row, given))
     return Columns(
         question,
         answer,
@@ -226,9 +227,11 @@ def _join_options(names: Mapping[str, str]) -> str | None:
     return None
 
 
-def _not_found(where: str, what: str, row: Mapping[str, Any]) -> str:
+def _not_found(where: str, what: str, row: Mapping[str, Any], given: Mapping[str, str]) -> str:
     columns = ", ".join(map(repr, row))
+    flag = ",".join(f"{name}={column}" for name, column in given.items())
+    name = f"{'answer' if what == 'tests' else what}=COLUMN"
     return (
         f"no column of {where} is evidently the {what}; it has: {columns}. Name it: --columns "
-        f"{'answer' if what == 'tests' else what}=COLUMN (in Python columns={{...}})."
+        f"{shlex.quote(f'{flag},{name}') if flag else name} (in Python columns={{...}})."
     )
