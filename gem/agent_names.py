@@ -31,7 +31,7 @@ class AgentName(NamedTuple):
 _MODEL = frozenset(("temperature", "max_tokens", "tool_calls"))
 _LOCAL = _MODEL | {"device"}
 _ENDPOINT = _MODEL | {"api", "template", "api_key_env", "timeout_s", "send_reasoning", "stream", "extra"}
-_PROGRAM = _LOCAL | _ENDPOINT | {"model", "program_s", "program_shows", "program_price"}
+_PROGRAM = _LOCAL | _ENDPOINT | {"model", "program_s", "program_shows", "program_prints", "program_price"}
 
 AGENTS = {
     "random": AgentName("random", "gem.agents.random:RandomAgent", "random legal actions"),

@@ -41,7 +41,8 @@ class AgentSettings:
     turns, `stream` whether answers are streamed, `extra` further fields of each request. `device` is the
     device of a local model. For an agent program: `model` is the model that it calls (a name, or an agent),
     `program_s` the seconds of an episode, `program_shows` what it sees of this machine beside itself,
-    `program_price` says when an episode has cost what it may cost.
+    `program_prints` whether what it prints is its answer, `program_price` says when an episode has cost what
+    it may cost.
     """
 
     temperature: float | Literal["none"] = 1.0
@@ -59,6 +60,7 @@ class AgentSettings:
     model: str | Agent | None = None
     program_s: float = 600.0
     program_shows: tuple[str, ...] = ()
+    program_prints: bool = False
     program_price: Callable[[Episode], str] | None = None
 
     def __post_init__(self) -> None:

@@ -80,6 +80,9 @@ class Model:
     tokens by --tokens-per-episode."""
     program_shows: Annotated[Words, arg(metavar="PATH[,PATH...]", help_behavior_hint="")] = ()
     """Files and folders that a program sees, read-only, beside its own and those that its command names."""
+    program_prints: bool = False
+    """What a program prints to stdout is its answer, in environments of one turn, as --data; else it acts by
+    MCP."""
 
 
 @dataclass(frozen=True)
@@ -457,6 +460,7 @@ def _settings(flags: Model) -> dict[str, Any]:
         **{"stream": flags.stream or None, "extra": _fields(flags.extra)},
         **{"model": flags.model, "program_s": flags.program_s},
         "program_shows": _split(flags.program_shows) or None,
+        "program_prints": flags.program_prints or None,
     }
 
 

@@ -122,17 +122,21 @@ def show(episode: Episode, rewards: bool = False) -> None:
         heard = f"[{seat}]\n" if episode.several else ""
         lines.append(f"{heard}{text_of(end.observation)}\n")
         if isinstance(about := end.info.get("program"), Mapping):
-            lines.append(_describe_program(about))
+            lines.append(_describe_program(about, end.info.get("actions")))
     lines.append(describe_end(episode))
     print(printable("\n".join(lines)))
 
 
-def _describe_program(about: Mapping[str, Any]) -> str:
-    """Return how an agent program ended, and the last lines of its output, from a stored episode."""
+def _describe_program(about: Mapping[str, Any], actions: Any) -> str:
+    """Return how an agent program ended, and the last lines of its output, from a stored episode.
+
+    `actions`: the number of its actions by MCP; None where it works in a workspace.
+    """
     signal, ended, wall_s = about.get("signal"), about.get("ended"), about.get("wall_s")
     how = f"signal {signal}" if signal else f"exit code {about.get('exit_code')}"
     how += f", ended ({ended})" if ended else ""
-    lines = [f"program: {how}" + (f" after {wall_s:.1f} s" if isinstance(wall_s, float) else "")]
+    how += f" after {wall_s:.1f} s" if isinstance(wall_s, float) else ""
+    lines = [f"program: {how}" + ("" if actions is None else f", actions: {actions}")]
     for name in ("stdout", "stderr"):
         output = about.get(name)
         if isinstance(output, str) and output.strip():

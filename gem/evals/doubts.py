@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from gem.agents.outcomes import NO_END
 from gem.evals.usage import model_of
 from gem.record import Episode, StopReason, Turn
+from gem.rollout.episode import is_left
 
 WORDLESS = "ended before the model wrote a word"
 ENDLESS = "have an answer without a finish reason"
 MODELS = "have an answer of another model"
 SAME_IDS = "have answers that all bear one id"
 CUT = "have an answer that the token limit cut"
+UNASKED = "have a program that got no answer of its model"
+LEFT = "have a program that ended before its episode"
 SILENT = "were cut off, and none says whether it was solved"
 
 CUT_SHARE = 0.03
@@ -24,6 +28,10 @@ CONSEQUENCES = {
     ENDLESS: "answers may be cut, and were scored as they came",
     MODELS: "the figures are of several models",
     SAME_IDS: "they may be one answer from a cache, and no independent samples",
+    UNASKED: "they are scored as it left them; its model is at OPENAI_BASE_URL, and `gem-gym show` has the "
+    "end of its output",
+    LEFT: "they are scored as it left them; a program acts by the tools at {mcp_url}, and what it prints is "
+    "its answer only with --program-prints, in environments of one turn",
     SILENT: "they count as not solved; allow more turns, or let the environment put success into info, or "
     "stop 'ended' where there is no such thing",
     CUT: "they were scored as they came; raise max_tokens, or the server's own limit",
@@ -39,13 +47,15 @@ LONGEST_LINE = 120
 def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
     """Return the places of doubtful episodes among the scored ones, by doubt.
 
-    That an episode ended before the model wrote a word is a doubt if most of them did, that an answer was
-    cut if `CUT_SHARE` of all turns were. Agents without a model give no doubts, but for programs that fail
-    and what the environment does not say.
+    That an episode ended before the model wrote a word, or a program before its episode, is a doubt if most
+    of them did, that an answer was cut if `CUT_SHARE` of all turns were. Agents without a model give no
+    doubts, but for programs that fail or leave, and what the environment does not say.
     """
     crashes = find_crashes(episodes)
-    crashed = set().union(*crashes.values())
-    doubts: dict[str, set[int]] = defaultdict(set)
+    crashed = set[int]().union(*crashes.values())
+    left = _find_left(episodes, crashed)
+    explained = left | crashed
+    doubts: dict[str, set[int]] = defaultdict(set, {LEFT: left})
     models: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     ids: dict[str, set[int]] = defaultdict(set)
     scored = played = cut = 0
@@ -55,8 +65,8 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
         if not episode.scored or not (turns if episode.turns else models_play):
             continue
         scored += 1
-        if all(map(_is_wordless, turns)) and place not in crashed:
-            doubts[WORDLESS].add(place)
+        if all(map(_is_wordless, turns)) and place not in explained:
+            doubts[WORDLESS if turns or not _programs_of(episode) else UNASKED].add(place)
         played += len(turns)
         if own_cut := _count_cut(episode):
             cut += own_cut
@@ -69,8 +79,9 @@ def find_doubts(episodes: Sequence[Episode]) -> dict[str, set[int]]:
                 models[str(model_of(episode.run, turn))][model].add(place)
             if isinstance(own := extra.get("id"), str):
                 ids[own].add(place)
-    if 2 * len(doubts[WORDLESS]) <= scored:
-        del doubts[WORDLESS]
+    for doubt in (WORDLESS, UNASKED):
+        if 2 * len(doubts[doubt]) <= scored:
+            del doubts[doubt]
     if cut < CUT_SHARE * played:
         doubts.pop(CUT, None)
     for places in models.values():
@@ -102,6 +113,19 @@ def _find_silent(episodes: Sequence[Episode]) -> set[int]:
 _SUCCESS = frozenset({"success", "correct"})
 
 
+def _programs_of(episode: Episode) -> list[Mapping[str, Any]]:
+    """Return what is known of the end of an episode's program; empty for other agents."""
+    about = [end.info.get("program") for end in episode.ends.values()]
+    return [each for each in about if isinstance(each, Mapping)]
+
+
+def _find_left(episodes: Sequence[Episode], crashed: set[int]) -> set[int]:
+    """Return the places of episodes that a program left without a crash, if most programs did."""
+    played = {place: each for place, each in enumerate(episodes) if each.scored and _programs_of(each)}
+    left = {place for place, each in played.items() if is_left(each)} - crashed
+    return left if 2 * len(left) > len(played) else set()
+
+
 def find_crashes(episodes: Sequence[Episode]) -> dict[str, set[int]]:
     """Return the places of scored episodes that an agent program lost by its own end, by doubt.
 
@@ -110,9 +134,8 @@ def find_crashes(episodes: Sequence[Episode]) -> dict[str, set[int]]:
     lines: dict[str, Counter[str]] = defaultdict(Counter)
     places: dict[str, set[int]] = defaultdict(set)
     for place, episode in enumerate(episodes):
-        for end in episode.ends.values():
-            about = end.info.get("program")
-            if not (episode.scored and isinstance(about, Mapping)) or about.get("ended"):
+        for about in _programs_of(episode):
+            if not episode.scored or about.get("ended"):
                 continue
             code, signal = about.get("exit_code"), about.get("signal")
             if (code or signal) and episode.stop not in _NO_CRASH:

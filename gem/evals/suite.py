@@ -285,7 +285,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         "send_reasoning": agent.get("send_reasoning", bool),
         "stream": agent.get("stream", bool),
         **dict.fromkeys(
-            ("model", "program_s", "program_shows", "program_price")
+            ("model", "program_s", "program_shows", "program_prints", "program_price")
         ),  # of the command line alone
     }
     seed = sampling.get("seed", int, 0)

@@ -115,6 +115,15 @@ class Branch:
             )
 
 
+def is_left(episode: Episode) -> bool:
+    """Return whether an agent program ended, without a limit, before the episode that it played by MCP."""
+    infos = [end.info for end in episode.ends.values() if end.stop is StopReason.TIME_LIMIT]
+    return any(
+        isinstance(about := info.get("program"), Mapping) and "actions" in info and not about.get("ended")
+        for info in infos
+    )
+
+
 def refuse_program(episode: Episode) -> None:
     """Refuse the episode of an agent program, whose turns are calls of its model.
 

@@ -13,7 +13,7 @@ from gem.envs.seats.seated_env import MultiStep
 from gem.record import Agent, Ask, Call, Episode, Limits, Reply
 from gem.registry import make
 from gem.rollout.conversation import carry_out, drive, verbs_of
-from gem.rollout.episode import NO_LIMITS, play
+from gem.rollout.episode import NO_LIMITS, is_left, play
 
 
 def play_session(
@@ -97,4 +97,6 @@ def describe_end(episode: Episode) -> str:
             f"{seat}: {end.stop.value}, return {episode.reward(seat):g}" for seat, end in episode.ends.items()
         )
         return "\n".join((f"{episode.stop.value} {turns}", *each))
+    if is_left(episode):
+        return f"Left unfinished by the program {turns}, return {episode.reward():g}"
     return f"{episode.stop.value} {turns}, return {episode.reward():g}"

@@ -24,7 +24,8 @@ proxy failed
 ==================================================  ===========================================  =========
 
 By MCP, "the state" is how the environment's episode ended. One that the program has left unfinished is
-truncated, with the limit that ended the program, else ``time_limit``.
+truncated, with the limit that ended the program, else ``time_limit``; but `prints` makes what it printed its
+last action.
 """
 
 from __future__ import annotations
@@ -74,12 +75,14 @@ class _ProxiedRun(Run):
 
     `start` is what the environment's reset returned; `played` the record of what was played by MCP; `left`:
     the program left that unfinished. `answer_s`: seconds to wait for an answer when the program has ended.
+    `prints`: what the program prints is its last action.
     """
 
     server: Server
     session: Session
     seed: int
     answer_s: float
+    prints: bool = False
     start: Start = field(default_factory=lambda: Start("", {}))
     played: Episode | None = None
     left: bool = False
@@ -99,6 +102,10 @@ class _ProxiedRun(Run):
         async def end() -> None:
             self.session.endpoint = None
             async with episode.lock:  # behind the actions that were sent before
+                text = "" if self.result is None or self.why else self.result.stdout.strip()
+                if self.prints and text and not episode.over:
+                    with suppress(BadArgument):  # it is too long, with the actions before
+                        await episode.call_tool("act", {"action": text})
                 self.left = not episode.over
                 episode.leave()
 
@@ -118,7 +125,16 @@ class _ProxiedRun(Run):
         return Step(last.observation, played.earned(), last.terminated, last.truncated, info)
 
     def work(self, session: ProgramSession, task: str, mcp: bool = False) -> Result:
-        """Run the program, and wait until what it asked last is decided; see `Run.work`."""
+        """Run the program, and wait until what it asked last is decided; see `Run.work`.
+
+        Raises:
+            BadArgument: where what is printed should be the answer, and the workspace is judged.
+        """
+        if self.prints and not mcp:
+            raise BadArgument(
+                "the environment judges the workspace that a program leaves, and not what it prints; leave "
+                "--program-prints out."
+            )
         result = super().work(session, task, mcp)
         self._settle()
         return result
@@ -138,6 +154,7 @@ class ProgramAgent(BaseAgent):
         *,
         time_s: float = 600.0,
         visible: Sequence[str] = (),
+        prints: bool = False,
         price: Callable[[Episode], str] | None = None,
     ) -> None:
         """Open the sandbox and the proxy of the program, and check that the program is there.
@@ -147,6 +164,8 @@ class ProgramAgent(BaseAgent):
             model: the agent that answers the program's calls.
             time_s: seconds after which the program of an episode is ended.
             visible: further files and folders of this machine that the program sees, read-only.
+            prints: what the program has printed to stdout when it ends by itself is its last action, where it
+                has not ended the episode by MCP.
             price: says when an episode has cost what it may cost, such as `gem.evals.usage.EpisodePrice`.
 
         Raises:
@@ -161,7 +180,7 @@ class ProgramAgent(BaseAgent):
             False  # in an episode: then an exit code is its own, also the one of a missing command
         )
         self.name, self.model, self.time_s = f"program:{command}", model, time_s
-        self.price, self.shows = price, tuple(visible)
+        self.price, self.shows, self.prints = price, tuple(visible), prints
         self.concurrency = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         self._sandbox = open_program_sandbox(self.program.visible)
         self._server = Server(model, ended=lambda episode: None).__enter__()
@@ -178,6 +197,8 @@ class ProgramAgent(BaseAgent):
         own = {"program_s": self.time_s, "program_files": self.program.digest}
         if self.shows:
             own["program_shows"] = [*self.shows]
+        if self.prints:
+            own["program_prints"] = True
         return replace(about, agent=self.name, sampling={**about.sampling, **own})
 
     async def ask(self, ask: Ask) -> Reply:
@@ -217,6 +238,7 @@ class ProgramAgent(BaseAgent):
             session=session,
             seed=seed,
             answer_s=self.time_s,
+            prints=self.prints,
             delay_s=session.delay_s,
         )
         session.stop = lambda why: run.stop(why, 0.0 if why == "model" else GRACE_S)
@@ -322,6 +344,7 @@ def make_program_agent(text: str, settings: AgentSettings) -> ProgramAgent:
         model,
         time_s=settings.program_s,
         visible=settings.program_shows,
+        prints=settings.program_prints,
         price=settings.program_price,
     )
 

@@ -7,6 +7,7 @@ import pytest
 from plain_questions import answers_plain_questions
 
 from gem import cli
+from gem.cli.play import show
 from gem.evals.doubts import describe_doubts, find_doubts
 from gem.evals.results import summarise
 from gem.record import Episode, Limits, RunInfo, SeatEnd, StopReason, Turn, Verdict
@@ -186,3 +187,42 @@ def test_a_program_that_fails_without_a_call_is_no_fault_of_the_server():
     assert [*find_doubts([end_with(), end_with(exit_code=0)])] == [
         "have a program that ended with exit code 1 ('OSError: no\\x1b[1m|')"
     ]
+
+
+def leave(actions=0, stop=StopReason.TIME_LIMIT, turns=(), model="m", **about):
+    """Return an episode that a program played by MCP, with the text of each answer of its model."""
+    episode = end_with(stop, **{"exit_code": 0, "stderr": "", **about})
+    episode.run = RunInfo(agent="program:x", model=model)
+    episode.turns = [Turn("agent", "?", text) for text in turns]
+    episode.ends["agent"].info["actions"] = actions
+    return episode
+
+
+def test_programs_that_leave_their_episodes_are_a_doubt_where_most_do():
+    solved = leave(1, StopReason.SOLVED, ["5"])
+    left = [leave(turns=["5"]), leave(2, turns=["5"]), leave(model=None)]
+    ((doubt, places),) = find_doubts([*left, solved, solved]).items()
+    assert (doubt, places) == ("have a program that ended before its episode", {0, 1, 2})
+    assert "--program-prints" in describe_doubts({doubt: 3}, 5)[0]
+    assert find_doubts([*left, solved, solved, solved]) == {}
+    limits = [
+        leave(stop=StopReason.TURN_LIMIT, turns=["5"]),
+        leave(turns=["5"], ended="time"),
+        end_with(StopReason.TIME_LIMIT, exit_code=0),  # in a workspace
+    ]
+    assert find_doubts(limits) == {}
+
+
+def test_a_program_that_got_no_answer_is_not_said_to_have_a_wordless_model():
+    doubts = find_doubts([leave(ended="time"), end_with(exit_code=0)])
+    assert doubts == {"have a program that got no answer of its model": {0, 1}}
+    assert find_doubts([leave(ended="time", turns=[""])]) == {"ended before the model wrote a word": {0}}
+
+
+def test_an_episode_that_a_program_left_is_not_said_to_be_out_of_time(capsys):
+    show(leave(turns=["5"], stdout="I think it is 5", wall_s=0.4))
+    said = capsys.readouterr().out
+    assert "exit code 0 after 0.4 s, actions: 0\nstdout:\nI think it is 5" in said
+    assert "Left unfinished by the program after 1 turn, return 0" in said
+    show(leave(turns=["5"], ended="time"))
+    assert "time_limit after 1 turn, return 0" in capsys.readouterr().out

@@ -625,6 +625,46 @@ def test_an_episode_by_mcp_is_scored_however_its_program_ends(code, stop, reward
     assert len(episode.turns) == (2 if "range(9)" in code else code.count("ask("))
 
 
+PRINTED_ROWS = [
+    ("print('right', ask('x')[:0])", StopReason.SOLVED, 1),
+    ("print('no')", StopReason.FAILED, 1),
+    ("print('right'); raise OSError", StopReason.SOLVED, 1),  # exit codes are not believed
+    ("play(['no']); print('right')", StopReason.FAILED, 1),  # it has acted
+    ("print('  ')", StopReason.TIME_LIMIT, 0),
+    ("print('right', flush=True); time.sleep(60)", StopReason.TIME_LIMIT, 0),  # nobody knows if that was all
+]
+
+
+class OneWord(Env):
+    """Is won by the word "right", its only action."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        return Start("Say right.", {})
+
+    def step(self, action):
+        return Step("", float(action == "right"), True, False, {"success": action == "right"})
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(("code", "stop", "actions"), PRINTED_ROWS, ids=[row[0] for row in PRINTED_ROWS])
+def test_what_a_program_prints_is_its_answer_where_that_is_asked_for(code, stop, actions, act, play):
+    time_s = 1.5 if "sleep" in code else 60.0
+    episode = play(act(TOOLS + code), env=OneWord, time_s=time_s, prints=True)
+    assert (episode.stop, episode.ends["agent"].info["actions"]) == (stop, actions), episode.error
+    assert episode.reward() == float(stop is StopReason.SOLVED)
+    assert episode.run.sampling["program_prints"] is True
+
+
+@pytest.mark.system
+def test_what_a_program_prints_is_no_answer_by_itself_or_in_a_workspace(act, play):
+    episode = play(act(TOOLS + "print('right')"), env=OneWord)
+    assert (episode.stop, episode.ends["agent"].info["actions"]) == (StopReason.TIME_LIMIT, 0)
+    assert "program_prints" not in episode.run.sampling
+    with pytest.raises(BadArgument, match="leave --program-prints out"):
+        play(act("solve()"), prints=True)
+
+
 @pytest.mark.system
 def test_an_episode_by_mcp_begins_once_and_is_not_played_twice(act, play):
     code = """
