@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gem.content import text_of
+from gem.envs.code.env import CodeEnv
 from gem.errors import BadArgument, NoVerdict
 from gem.graders.base import Grader
 from gem.graders.many import grade_many
@@ -60,13 +61,17 @@ class References:
             self._envs[key] = make(episode.task)
         env = self._envs[key]
         env.reset(seed=episode.seed)
-        task = getattr(env.unwrapped, "task", None)
+        inner = env.unwrapped
+        task = getattr(inner, "task", None)
         if task is None or not hasattr(task, "reference"):
             raise BadArgument(
                 f"{episode.spec} has no reference answer: its episodes can be graded again only if info "
                 "has one as 'reference', or the environment has a task with one."
             )
-        return task.reference, text_of(getattr(task, "question", first))
+        reference = (
+            inner.tests if isinstance(inner, CodeEnv) else task.reference
+        )  # read with the row's columns
+        return reference, text_of(getattr(task, "question", first))
 
     def close(self) -> None:
         """Close the environments that were made."""

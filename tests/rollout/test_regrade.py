@@ -92,6 +92,14 @@ def test_the_same_grader_gives_the_same_verdicts(kind, around, tmp_path):
         assert not [row for row in regrade(played, around(class_of(kind)())) if row.changed]
 
 
+def test_the_tests_of_code_are_read_with_their_row(tmp_path):
+    row = {"problem": "Write f.", "tests": "def check(f):\n    assert f(2) == 4", "entry_point": "f"}
+    (path := tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    job = Job(Maker("gem.envs.code.env:CodeEnv", {"dataset": str(path)}), 0)
+    played = list(rollout([job], ScriptedAgent(["```python\ndef f(x): return 2 * x\n```"])))
+    assert [(row.before, row.after) for row in regrade(played, class_of("code")())] == [(True, True)]
+
+
 def test_an_environment_without_references_says_so():
     played = rollout([Job("game:GuessTheNumber-v0-easy", 1)], ScriptedAgent(lambda ask: "no"))
     with pytest.raises(BadArgument, match="no reference answer"):

@@ -23,7 +23,7 @@ RUN_PROGRAMS = re.compile(
     | tests/envs/(code|database|terminal)/
     | tests/envs/data/test_data_env.py::test_programs_run_their_tests
     | tests/graders/test_code
-    | tests/rollout/test_regrade.py::test_the_same_grader_gives_the_same_verdicts\[code
+    | tests/rollout/test_regrade.py::test_\S*code
     | tests/test_cli_eval.py::test_tools_and_wrappers_are_put_around_environments
     | tests/testing/test_audit_code
     | tests/upstream/test_(data_clients|differences|running|tool_clients)
