@@ -537,6 +537,12 @@ class Episode:
         return self.starts if len(self.starts) > 1 else next(iter(self.starts.values()), {})
 
     @property
+    def task_id(self) -> str:
+        """The id of a row of data, or the name of another task, as reset's info has it; empty without one."""
+        given = next(iter(self.starts.values()), {}).get("task", "")
+        return str(given) if isinstance(given, str | int) else ""
+
+    @property
     def final_info(self) -> dict[str, Any]:
         """The info that the last step returned; by seat where there are several."""
         if self.several:

@@ -81,6 +81,33 @@ def test_the_same_file_in_another_folder_pairs(capsys, tmp_path, monkeypatch):
     assert run("compare", "../a", "../c") == 2
 
 
+def test_rows_are_named_by_their_ids(capsys):
+    for agent in ("random", "solver"):
+        assert run("eval", "--data", "q.csv", "--agent", agent, "-k", 2, "--out", agent) == 0
+    capsys.readouterr()
+    assert run("compare", "solver", "random", "--markdown") == 0
+    told = capsys.readouterr().out.splitlines()
+    head = next(n for n, line in enumerate(told) if line.startswith("| environment | task | seed |"))
+    assert told[head + 2].startswith("| q.csv:math | r")
+    assert run("compare", "solver", "random", "--json") == 0
+    changes = json.loads(capsys.readouterr().out)["changes"]
+    with EpisodeStore("solver/episodes.jsonl", read_only=True) as store:
+        assert [each["task"] for each in changes] == [
+            store.get(each["a_episode"]).task_id for each in changes
+        ]
+        third = [episode.id for episode in store if episode.task_id == "r3"]
+    assert run("show", "solver", "r3") == 0
+    shown = capsys.readouterr()
+    assert "Number 3?" in shown.out
+    assert f"id: {third[1]}" in shown.out
+    assert f"2 episodes are of r3; this is the last, after {third[0]}" in shown.err
+    assert run("show", "solver", "r9") == cli.MISUSED
+    assert "holds no episode 'r9'" in capsys.readouterr().err
+    assert run("export", "solver", "solver.csv") == 0
+    rows = list(csv.DictReader(Path("solver.csv").read_text().splitlines()))
+    assert [row["task"] for row in rows] == ids("solver")
+
+
 def test_some_rows_are_each_asked_once_and_all_of_them_go_on(capsys):
     assert run("eval", "--data", "q.csv", "--agent", "solver", "-n", 5, "--out", "run") == 0
     assert len(ids("run")) == len({*ids("run")}) == 5

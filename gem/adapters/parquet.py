@@ -31,6 +31,7 @@ EPISODES = pa.schema(
         ("group", _TEXT),
         ("env", _TEXT),
         ("seed", _LONG),
+        ("task", _TEXT),
         ("agent", _TEXT),
         ("model", _TEXT),
         ("policy_version", _LONG),

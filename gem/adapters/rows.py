@@ -32,7 +32,7 @@ Per = Literal["episode", "turn"]
 PER: tuple[Per, ...] = ("episode", "turn")
 
 SHEET = (
-    *("env", "seed", "sample", "agent", "model", "success", "reward", "verdict", "stop", "turns"),
+    *("env", "seed", "task", "sample", "agent", "model", "success", "reward", "verdict", "stop", "turns"),
     *("first_observation", "last_action", "prompt_tokens", "completion_tokens", "error"),
     *("id", "run", "job", "attempt", "group", "policy_version"),
 )
@@ -62,6 +62,7 @@ def episode_row(episode: Episode, *, tokens: bool = True) -> dict[str, Any]:
         "group": escape_text(episode.group),
         "env": escape_text(episode.spec),
         "seed": long_or_none(episode.seed),
+        "task": escape_text(episode.task_id),
         "agent": escape_text(run.agent),
         "model": None if run.model is None else escape_text(run.model),
         "policy_version": episode.policy_version,

@@ -17,7 +17,7 @@ from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
-from gem.evals.comparison import MIN_COVERAGE
+from gem.evals.comparison import MIN_COVERAGE, name_changes
 from gem.evals.outcomes import Metric
 from gem.evals.reports import escape_cell, markdown_table
 from gem.evals.usage import Prices
@@ -98,6 +98,8 @@ def compare_runs(
     costs = _sum_costs(a, b)
     with name_wait("the bootstrap intervals"):
         comparison = compare(a.outcomes, b.outcomes, metric=metric, min_coverage=min_coverage)
+    if json or markdown:
+        comparison = name_changes(comparison, run_a)
     warnings = [*_warnings(comparison, a, b), *_warn_of_costs(costs)]
     if a.address != b.address and not json:
         a, b = (replace(run, agent=f"{run.agent} at {run.address}") if run.address else run for run in (a, b))
@@ -183,13 +185,22 @@ def _markdown(comparison: Comparison, a: RunOutcomes, b: RunOutcomes, warnings: 
     worse = [change for change in comparison.changes if change.b < change.a]
     better = [change for change in reversed(comparison.changes) if change.b > change.a]
     for title, changes in ((f"Worse in B: {len(worse)}", worse), (f"Better in B: {len(better)}", better)):
-        heads = ("environment", "seed", "sample", "A", "B", "episode of A", "episode of B")
-        rows = [
-            (each.env, each.seed, each.sample, f"{each.a:g}", f"{each.b:g}", each.a_episode, each.b_episode)
-            for each in changes[:MOST_CHANGES]
-        ]
-        if rows:
-            lines += ["", f"### {title}", "", markdown_table(heads, rows, escape=True)]
+        part = changes[:MOST_CHANGES]
+        columns: dict[str, list[object]] = {
+            "environment": [each.env for each in part],
+            "task": [each.task for each in part],
+            "seed": [each.seed for each in part],
+            "sample": [each.sample for each in part],
+            "A": [f"{each.a:g}" for each in part],
+            "B": [f"{each.b:g}" for each in part],
+            "episode of A": [each.a_episode for each in part],
+            "episode of B": [each.b_episode for each in part],
+        }
+        if not any(columns["task"]):
+            del columns["task"]
+        if part:
+            rows = list(zip(*columns.values(), strict=True))
+            lines += ["", f"### {title}", "", markdown_table(tuple(columns), rows, escape=True)]
         if len(changes) > MOST_CHANGES:
             lines += ["", f"And {len(changes) - MOST_CHANGES} more: `--json` has all."]
     lines += ["", "### Figures"]

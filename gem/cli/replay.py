@@ -33,7 +33,8 @@ def show(
 
     Args:
         run: a store of episodes, or the folder of a run.
-        episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
+        episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one. The id of a row of
+            data is its last episode.
         json: print the line as it is stored.
     """
     cat(find_store(run), episode, json=json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,10 @@ from gem.cli.verify import verify
 from gem.content import printable
 from gem.errors import BadArgument, check_least, did_you_mean
 from gem.record import Verdict
-from gem.rollout.store import EpisodeStore, find_store, merge
+from gem.rollout.store import UNREADABLE, EpisodeStore, find_store, merge
+
+MOST_OTHERS = 5
+"""The most other episodes of a row that are named."""
 
 Store = Annotated[Positional[Path], arg(metavar="PATH")]
 
@@ -93,7 +97,8 @@ def cat(
 
     Args:
         path: a file of episodes, or the folder of a run.
-        episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one.
+        episode: an id, or a number as `gem-gym store ls` shows them; -1 is the last one. The id of a row of
+            data is its last episode.
         json: print the line as it is stored.
     """
     with EpisodeStore(find_store(path), read_only=True) as store:
@@ -113,7 +118,7 @@ def cat(
         "keywords": ", ".join(f"{name}={value!r}" for name, value in record.kwargs.items()),
         "wrappers": ", ".join(wrapper.name for wrapper in record.task.wrappers),
         "agent": ", ".join(filter(None, settings)),
-        "task": str(record.initial_info.get("task", "")),
+        "task": record.task_id,
     }
     for name, value in about.items():
         if value:
@@ -123,7 +128,7 @@ def cat(
 
 
 def find_number(store: EpisodeStore, name: str) -> int:
-    """Return the number of an episode, from its id or its number; -1 is the last one.
+    """Return the number of an episode, from its id, its number (-1 is the last one), or its row's id.
 
     Raises:
         BadArgument: when there is none; it says which id is near.
@@ -131,11 +136,26 @@ def find_number(store: EpisodeStore, name: str) -> int:
     try:
         number = int(name)
     except ValueError:
-        store.get(name)  # which says what is near
-        return store.select(id=name)[0].number
+        numbers = [entry.number for entry in store.select(id=name)[:1]] or _find_row(store, name)
+        if not numbers:
+            store.get(name)  # which says what is near
+        if before := ", ".join(store[number].id for number in numbers[:-1][-MOST_OTHERS:]):
+            note = f"{len(numbers)} episodes are of {name}; this is the last, after {before}"
+            print(printable(note), file=sys.stderr)
+        return numbers[-1]
     if not -len(store) <= number < len(store):
         raise BadArgument(f"there is no episode {number}; {store.path} holds {len(store)}.")
     return number % len(store)
+
+
+def _find_row(store: EpisodeStore, name: str) -> list[int]:
+    """Return the numbers of the episodes of a row of data, by its id."""
+    written, numbers = json_module.dumps(name, ensure_ascii=False).encode("utf-8", "replace"), []
+    for entry in store.select():
+        with suppress(*UNREADABLE):
+            if written in store.line(entry.number) and store[entry.number].task_id == name:
+                numbers.append(entry.number)
+    return numbers
 
 
 def merge_stores(

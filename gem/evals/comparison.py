@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
-from gem.errors import BadArgument, check_argument
+from gem.errors import BadArgument, GemError, check_argument
 from gem.evals.fairness import unfair
 from gem.evals.outcomes import (
     METRICS,
@@ -20,6 +22,7 @@ from gem.evals.outcomes import (
     share_names,
 )
 from gem.evals.results import EnvResult, bounds
+from gem.rollout.store import EpisodeStore, find_store
 from gem.statistics import (
     Interval,
     combine,
@@ -101,7 +104,10 @@ class Paired:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A pair whose two values differ: success as 0 or 1, or the return; with the ids of its episodes."""
+    """A pair whose two values differ: success as 0 or 1, or the return; with the ids of its episodes.
+
+    `task` is the id of the row of data, where `name_changes` read it.
+    """
 
     env: str
     seed: int | None
@@ -110,6 +116,7 @@ class Change:
     b: float
     a_episode: str
     b_episode: str
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +356,17 @@ def _changes(pairs: Iterable[Pair]) -> Iterator[Change]:
     for one, other, first, second in pairs:
         if not math.isclose(first, second):
             yield Change(one.env, one.seed, one.sample, first, second, one.episode, other.episode)
+
+
+def name_changes(comparison: Comparison, run: str | Path) -> Comparison:
+    """Return a comparison whose changes have the ids of their rows, read from the store of run A."""
+    named = []
+    with EpisodeStore(find_store(Path(run)), read_only=True) as store:
+        for change in comparison.changes:
+            with suppress(GemError):  # what cannot be read has none
+                change = replace(change, task=store.get(change.a_episode).task_id)
+            named.append(change)
+    return replace(comparison, changes=tuple(named))
 
 
 def _find_smallest(difference: Interval, level: float, needed: float, most: float = math.inf) -> float | None:
