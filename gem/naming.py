@@ -177,6 +177,10 @@ def load_named(name: Any, kind: str, *, folder: str | os.PathLike[str] = "") -> 
     """
     if not isinstance(name, str):
         return name
+    if is_kept(name):
+        raise BadArgument(
+            f"{kind} is {name!r}, which a program gave as an object; give it again, or name its file."
+        )
     fixed = fix_name(name, kind, folder)
     if is_fixed(fixed):
         entry_point = entry_point_of(fixed)
@@ -239,12 +243,13 @@ def find_named(name: str, kind: str) -> Any:
         BadArgument: see load_named; for an object of another process.
     """
     if (kind, name) not in _FOUND:
-        if name.startswith(f"{VALUE}:"):
-            raise BadArgument(
-                f"{kind} is {name!r}, which a program gave as an object; give it again, or name its file."
-            )
         _FOUND[kind, name] = load_named(name, kind)
     return _FOUND[kind, name]
+
+
+def is_kept(name: str) -> bool:
+    """Return whether a name is that of an object that a program gave, see `keep_value`."""
+    return name.startswith(f"{VALUE}:")
 
 
 def is_loaded(name: str, kind: str) -> bool:

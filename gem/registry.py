@@ -21,7 +21,17 @@ from typing import Any, TypeAlias, cast, get_type_hints
 from gem import seeding
 from gem.core import Env, EnvWrapper
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownEnv, did_you_mean, text_of_error
-from gem.naming import entry_point_of, fix_name, is_fixed, is_path, load_named, name_in_file, unknown_file
+from gem.naming import (
+    entry_point_of,
+    fix_name,
+    is_fixed,
+    is_kept,
+    is_path,
+    keep_value,
+    load_named,
+    name_in_file,
+    unknown_file,
+)
 from gem.plugins import load, load_point, points
 from gem.specs import (
     SOLVERS,
@@ -73,6 +83,11 @@ WRAPPER_FACTORY = "gem.wrappers.wrapper_factory:wrapper_fn"
 
 Wrapper: TypeAlias = str | WrapperRef | Callable[[Env], Env]
 """A name of the wrapper factory, a reference with keywords, or a function that wraps an environment."""
+
+
+AnyEnv: TypeAlias = "str | EnvSpec | TaskRef | Maker | Callable[..., Env]"
+"""What a program names an environment by: an id or another name, a spec, a task, a class, or a function or a
+Maker that makes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +286,8 @@ def splits_of(env_id: str) -> tuple[str, ...]:
 def _find(env_id: str) -> EnvSpec | None:
     if not isinstance(env_id, str):
         raise BadArgument(
-            f"env id is {type(env_id).__name__} {env_id!r:.80}; accepted: text, as game:Sudoku-v0-easy."
+            f"env id is {type(env_id).__name__} {env_id!r:.80}; accepted: text, as game:Sudoku-v0-easy, a "
+            "class, or a function that makes an environment."
         )
     env_spec = ENV_REGISTRY.get(env_id) or ENV_REGISTRY.get(f"{env_id}-easy") or _NAMED.get(env_id)
     if env_spec is None and (place := entry_point_of(env_id)) is not None:
@@ -281,7 +297,7 @@ def _find(env_id: str) -> EnvSpec | None:
     return env_spec
 
 
-def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[str] = "") -> EnvSpec:
+def spec_named(name: AnyEnv, folder: str | PathLike[str] = "") -> EnvSpec:
     """Return the spec of what this user names as an environment, in any form of `gem.naming`.
 
     Only what this user named may come here: a file or module is executed.
@@ -296,6 +312,8 @@ def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[
     """
     if isinstance(name, EnvSpec):
         return name
+    if isinstance(name, Maker | TaskRef):
+        return name.spec if isinstance(name, Maker) else _spec_for(name)
     if callable(name):
         _check_makes(name, name)
         return EnvSpec(_place_of(name), name, **_claims(name))
@@ -307,12 +325,43 @@ def spec_named(name: str | EnvSpec | Callable[..., Env], folder: str | PathLike[
         try:
             made = load_named(fixed, "environment")
         except BadArgument as error:
-            if is_fixed(fixed):
+            if is_fixed(fixed) or is_kept(fixed):
                 raise
             raise UnknownEnv(f"{error}{did_you_mean(name, ids())} `gem-gym list` shows all.") from error
         _check_makes(made, name)
         env_spec = _NAMED[fixed] = EnvSpec(fixed, entry_point_of(fixed) or fixed, **_claims(made))
     return env_spec
+
+
+def name_env(env: EnvSpec | Maker | Callable[..., Env]) -> str:
+    """Return a text by which `spec_named` finds what a program named by the object.
+
+    It is ``module:Class`` for what can be imported, else a name that is valid in this process.
+
+    Raises:
+        BadArgument: for what makes no environment, and for a Maker with keywords, wrappers or a task.
+        DuplicateEnv: for a spec whose id is taken by another one.
+    """
+    if isinstance(env, Maker):
+        if env.kwargs or env.wrappers or isinstance(env.env_id, TaskRef):
+            raise BadArgument(
+                f"the environment is {env!r:.200}; accepted here: a Maker of an id alone. Give its "
+                "keywords and wrappers as settings: env, env_kwargs, wrappers."
+            )
+        return env.env_id if isinstance(env.env_id, str) else name_env(env.env_id)
+    env_spec = spec_named(env)
+    name = env_spec.id
+    if callable(made := env_spec.entry_point) and env_spec == spec_named(made):  # nobody wrote this spec
+        env = made
+    if not isinstance(env, EnvSpec):
+        place = name_of(env)
+        if place is not None and not _is_prefix(place):
+            return name_in_file(place)
+        name = keep_value(env, "environment", name.rpartition(":")[2])
+        env_spec = replace(env_spec, id=name)
+    if (_find(name) or _NAMED.setdefault(name, env_spec)) != env_spec:
+        raise DuplicateEnv(f"{name!r} is another environment already; choose another id.")
+    return name
 
 
 def place_id(env_id: str, folder: str | PathLike[str]) -> str:
@@ -404,13 +453,12 @@ def load_plugins() -> None:
             warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {text}", stacklevel=2)
 
 
-def make(
-    env_id: str | EnvSpec | TaskRef, *, seed: int | None = None, trust: bool = False, **kwargs: Any
-) -> Env:
+def make(env_id: AnyEnv, *, seed: int | None = None, trust: bool = False, **kwargs: Any) -> Env:
     """Make an environment.
 
     Args:
-        env_id: an id, a spec, or a task (which includes wrappers and a seed).
+        env_id: an id, a spec, a class, a function or Maker that makes one, or a task (with its wrappers and
+            seed).
         seed: the seed of the first reset() that gets none; a constructor outside gem that takes a `seed`
             gets it too.
         trust: make a task from a file even if it names more than `gem.trust` lists.
@@ -423,7 +471,9 @@ def make(
             one from a file that names what a file may not name.
     """
     if isinstance(env_id, TaskRef):
-        return Maker(accept_task(env_id, trust), kwargs)(seed)
+        env_id = accept_task(env_id, trust)
+    if isinstance(env_id, TaskRef | Maker):
+        return Maker(env_id, kwargs)(seed)
     env_spec = _spec_for(env_id)
     if seed is not None and _takes_seed(load(env_spec.entry_point, env_spec.extra, env_spec.id)):
         kwargs = {"seed": seed, **kwargs}
@@ -437,9 +487,7 @@ def _takes_seed(entry: Callable[..., Any]) -> bool:
     )
 
 
-def split_seed(
-    env_id: str | EnvSpec | TaskRef, kwargs: Mapping[str, Any]
-) -> tuple[int | None, dict[str, Any]]:
+def split_seed(env_id: AnyEnv, kwargs: Mapping[str, Any]) -> tuple[int | None, dict[str, Any]]:
     """Return the first seed that the keywords of an environment have, and what its constructor takes of them.
 
     Raises:
@@ -625,14 +673,18 @@ def _written_wrapper(wrapper: EnvWrapper) -> tuple[WrapperRef, tuple[str, ...]]:
 
 def _place_of(made: Callable[..., Any]) -> str:
     # a worker process imports the caller's script under the name __mp_main__
-    module = "__main__" if made.__module__ == "__mp_main__" else made.__module__
-    return f"{module}:{made.__qualname__}"
+    named: Any = getattr(made, "func", made)  # what a functools.partial calls
+    if not hasattr(named, "__qualname__"):
+        named = type(named)
+    module = "__main__" if named.__module__ == "__mp_main__" else named.__module__
+    return f"{module}:{named.__qualname__}"
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A picklable function that makes one environment from an id, keywords and wrappers.
+    """A picklable function that makes one environment from what names it, keywords and wrappers.
 
+    Those of another Maker come first: its wrappers are innermost, and keywords given here replace its own.
     `spec` is looked up once and pickled too. So an id that is registered only in this process can be made in
     another one, if its entry point can be imported there.
 
@@ -640,13 +692,17 @@ class Maker:
         UnknownEnv: for an id or a wrapper's name that is not registered.
     """
 
-    env_id: str | EnvSpec | TaskRef
+    env_id: AnyEnv
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     wrappers: tuple[Wrapper, ...] = ()
     spec: EnvSpec = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Look up the spec, and the wrappers' names; files keep the content that they have now."""
+        if isinstance(inner := self.env_id, Maker):
+            object.__setattr__(self, "env_id", inner.env_id)
+            object.__setattr__(self, "kwargs", {**inner.kwargs, **self.kwargs})
+            object.__setattr__(self, "wrappers", (*inner.wrappers, *self.wrappers))
         if isinstance(self.env_id, TaskRef):
             object.__setattr__(self, "env_id", accept_task(self.env_id))
         spec = _spec_for(self.env_id)
@@ -655,6 +711,8 @@ class Maker:
         object.__setattr__(self, "spec", spec)
         if isinstance(self.env_id, str):
             object.__setattr__(self, "env_id", self.spec.id)
+        elif not isinstance(self.env_id, TaskRef):
+            object.__setattr__(self, "env_id", spec)
         object.__setattr__(self, "wrappers", tuple(map(fix_wrapper, self.wrappers)))
         for wrapper in self.wrappers:
             if isinstance(wrapper, str | WrapperRef):
@@ -699,10 +757,8 @@ def claims_of(maker: Maker) -> EnvSpec:
         return env.spec or maker.spec
 
 
-def _spec_for(what: str | EnvSpec | TaskRef) -> EnvSpec:
-    """Return the spec of an id or a task in this process; a spec is returned as it is."""
-    if isinstance(what, EnvSpec):
-        return what
+def _spec_for(what: AnyEnv) -> EnvSpec:
+    """Return the spec of an environment in this process; a spec is returned as it is."""
     if not isinstance(what, TaskRef):
         return spec_named(what)
     try:

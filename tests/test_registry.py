@@ -1,6 +1,7 @@
 import pickle
 import sys
 import warnings
+from functools import partial
 from importlib import metadata
 from types import SimpleNamespace
 
@@ -8,10 +9,14 @@ import pytest
 
 import gem
 from gem import plugins, registry
+from gem.agents.scripted import ScriptedAgent
 from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownArgument, UnknownEnv
+from gem.evals import evaluate
 from gem.registry import EnvSpec, Family, Maker
 from gem.testing import EchoEnv
+
+GUESS = "game:GuessTheNumber-v0-easy"
 
 HERE = "gem.testing.doubles:EchoEnv"
 
@@ -360,6 +365,54 @@ def test_make_vec_called_as_gymnasium_s_names_its_own_argument():
 def test_make_vec_refuses_counts_that_do_not_agree(kwargs):
     with pytest.raises(BadArgument, match="make_vec got 2 ids"):
         gem.make_vec(["game:GuessTheNumber-v0-easy"] * 2, **kwargs)
+
+
+def make_echo():
+    return EchoEnv()
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        EchoEnv,
+        make_echo,
+        lambda: EchoEnv(),
+        partial(EchoEnv),
+        EnvSpec("doors:Echo", EchoEnv),
+        Maker(EchoEnv),
+        Maker(Maker(EchoEnv)),
+    ],
+)
+def test_what_names_an_environment_does_so_at_every_door(env):
+    assert isinstance(gem.make(env).unwrapped, EchoEnv)
+    assert evaluate(ScriptedAgent(["x"] * 9), env, episodes=1).env == registry.spec_named(env).id
+    with gem.make_vec(env, num_envs=2) as two, gem.make_vec([env, EchoEnv]) as both:
+        assert (two.num_envs, both.num_envs) == (2, 2)
+    name = registry.name_env(env)
+    assert isinstance(gem.make(name).unwrapped, EchoEnv)
+    assert registry.name_env(env) == name
+
+
+def test_a_maker_of_a_maker_adds_keywords_and_wrappers():
+    inner = Maker(GUESS, {"max_turns": 3, "max_number": 9}, (EnvWrapper,))
+    outer = Maker(inner, {"max_turns": 4}, (EnvWrapper,))
+    assert outer == Maker(GUESS, {"max_turns": 4, "max_number": 9}, (EnvWrapper, EnvWrapper))
+    assert gem.make(inner, max_turns=5).spec.max_turns == 5
+    with pytest.raises(BadArgument, match="as settings: env, env_kwargs, wrappers"):
+        registry.name_env(inner)
+
+
+@pytest.mark.parametrize("wrong", [7, EchoEnv(), int])
+def test_what_makes_no_environment_is_refused_at_every_door(wrong):
+    doors = gem.make, partial(evaluate, ScriptedAgent(["x"] * 9)), gem.make_vec, registry.name_env
+    for door in doors:
+        with pytest.raises(BadArgument, match=r"accepted: .*(class|subclass)"):
+            door(wrong)
+
+
+def test_an_object_of_another_process_is_said_to_be_one():
+    with pytest.raises(BadArgument, match="which a program gave as an object; give it again"):
+        gem.make("value:Gone")
 
 
 def test_start_and_step_come_through_make():

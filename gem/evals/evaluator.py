@@ -45,7 +45,7 @@ from gem.hiding import hide_credentials
 from gem.hosts.ray_cluster import Cluster
 from gem.naming import without_digest
 from gem.record import Agent, Episode, Limits
-from gem.registry import Maker, spec_named
+from gem.registry import AnyEnv, Maker, spec_named
 from gem.rollout import EpisodeStore, Job, RayRunner, RunOptions, rollout, rollout_async
 from gem.rollout.options import check_names
 from gem.rollout.ray import RETRIES
@@ -65,7 +65,7 @@ Players: TypeAlias = "str | Agent | Sequence[str] | Mapping[str, str | Agent | A
 
 def evaluate(
     agent: Agent | Mapping[str, Agent] | BaseRunner,
-    env: str | TaskRef | Maker,
+    env: AnyEnv,
     *,
     episodes: Count = None,
     samples: int = 1,
@@ -93,7 +93,7 @@ def evaluate(
     Args:
         agent: the agent of every seat; a mapping from seats to agents; or a Runner or RayRunner, which has
             its own agent and options.
-        env: the environment to play.
+        env: the environment to play: an id, a class, or what else `gem.make` takes.
         episodes: the number of tasks, with `samples` episodes each, or "all"; see `find_seeds`. With
             `instances`, rounded up to equally many of each.
         samples: the number of episodes per task; not with `instances`.
@@ -125,6 +125,8 @@ def evaluate(
     """
     if isinstance(agent, BaseRunner):
         _check_runner(agent, options, keywords)
+    if not isinstance(env, str | TaskRef | Maker):
+        env = Maker(env)
     check_argument("episodes", episodes, not isinstance(episodes, int) or episodes >= 1, "1 or more")
     check_argument(
         "samples",

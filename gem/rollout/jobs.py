@@ -101,8 +101,11 @@ def seat_agents(agent: Agents) -> Agent:
     if isinstance(agent, Mapping):
         return SeatAgents(agent)
     if isinstance(agent, type) or not isinstance(agent, Agent):
+        by_name = f" gem.agents.named.make_agent({agent!r:.80}) makes one by its name." * isinstance(
+            agent, str
+        )
         raise BadArgument(
-            f"the agent is {agent!r:.80}; accepted: an Agent, or a mapping from seats to agents."
+            f"the agent is {agent!r:.80}; accepted: an Agent, or a mapping from seats to agents.{by_name}"
         )
     return agent
 

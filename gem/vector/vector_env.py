@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +25,7 @@ from gem.core import Env, check_start, copy_info
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded, UnknownArgument
 from gem.hosts.base import NO_KWARGS, Command, Host, Recipe, make_host
 from gem.hosts.verbs import describe_failure
+from gem.specs import TaskRef
 
 NAN = float("nan")
 
@@ -500,7 +501,7 @@ class AsyncVectorEnv(VectorEnv):
 
 
 def make_vec(
-    env_ids: str | Sequence[str],
+    env_ids: registry.AnyEnv | Sequence[registry.AnyEnv],
     wrappers: Sequence[registry.Wrapper] | None = None,
     vec_kwargs: Sequence[Mapping[str, Any]] | None = None,
     async_mode: bool = False,
@@ -513,7 +514,8 @@ def make_vec(
     """Make a vector of environments.
 
     Args:
-        env_ids: one id per environment; a single id with `num_envs` is repeated.
+        env_ids: one id per environment, or what else `gem.make` takes; a single one with `num_envs` is
+            repeated.
         wrappers: applied to each environment, in order: names of the wrapper factory, references with
             keywords, or callables.
         vec_kwargs: keywords of each environment, one mapping per environment, as `gem.make` takes them: a
@@ -526,7 +528,16 @@ def make_vec(
         autoreset_mode: ``same_step``, ``next_step`` or ``disabled``.
         **kwargs: passed to every constructor.
     """
-    ids_ = [env_ids] * (num_envs or 1) if isinstance(env_ids, str) else list(env_ids)
+    ids_: list[registry.AnyEnv]
+    if isinstance(env_ids, str | registry.EnvSpec | TaskRef) or callable(env_ids):
+        ids_ = [env_ids] * (num_envs or 1)
+    elif isinstance(env_ids, Iterable):
+        ids_ = list(env_ids)
+    else:
+        raise BadArgument(
+            f"env_ids is {env_ids!r:.80}; accepted: an id, a class, a function or Maker that makes an "
+            "environment, or a sequence of these."
+        )
     if num_envs is not None and len(ids_) != num_envs:
         raise BadArgument(
             f"make_vec got {len(ids_)} ids and num_envs={num_envs}; give one id, or drop num_envs."

@@ -12,6 +12,7 @@ import msgspec
 
 from gem.errors import BadArgument, did_you_mean
 from gem.naming import fix_name
+from gem.registry import EnvSpec, name_env
 from gem.train.config.bounds import AT_LEAST_ONE, BELOW_ONE, FINITE_ABOVE_ZERO, Bound, bounds_of, hints_of
 from gem.wrappers.wrapper_factory import tool_wrappers
 
@@ -50,6 +51,9 @@ class EnvPart:
 
     def __post_init__(self) -> None:
         """Check the fields, and convert lists to tuples."""
+        named: Any = self.id
+        if callable(named) or isinstance(named, EnvSpec):  # as a program may name it
+            object.__setattr__(self, "id", name_env(named))
         kind: Any = type(self)  # which mypy takes for a type without a hash
         for name, bound in bounds_of(kind).items():
             given = getattr(self, name)

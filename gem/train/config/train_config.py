@@ -12,6 +12,7 @@ from gem.errors import BadArgument, SchemaMismatch, did_you_mean
 from gem.estimators.algorithms import Algorithm, find_algorithm, name_algorithm
 from gem.naming import fix_name, foreign_names, keep_value
 from gem.plugins import load
+from gem.registry import EnvSpec, name_env
 from gem.train.config.checks import check, check_defaults
 from gem.train.config.env_part import EnvPart, Stage, name_parts
 from gem.train.config.run_settings import RunSettings
@@ -90,6 +91,9 @@ class TrainConfig(RunSettings):
 
     def _name_objects(self) -> None:
         """Replace what a program gave as objects by their names in this process."""
+        named: Any = self.env
+        if callable(named) or isinstance(named, EnvSpec):
+            object.__setattr__(self, "env", name_env(named))
         if isinstance(self.algorithm, Algorithm):
             object.__setattr__(self, "algorithm", name_algorithm(self.algorithm))
         if callable(self.reward):

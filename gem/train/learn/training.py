@@ -48,6 +48,7 @@ def train(
     config: TrainConfig,
     *,
     resume: bool = False,
+    overwrite: bool = False,
     phase_of: Path | None = None,
     watcher: Watcher | None = None,
     warm_ups: WarmUps | None = None,
@@ -55,22 +56,27 @@ def train(
     """Run a training run and return its summary, which is also written to the run's folder.
 
     A new run measures random play and the solver, warms up, measures, trains, and measures again. With
-    `resume` the run continues from its checkpoint, as if it had not been interrupted. With `warm_ups` it
+    `resume` the run continues from its checkpoint, as if it had not been interrupted. With `overwrite` it
+    replaces a run in its folder: of that nothing is left. With `warm_ups` it
     shares its warm-up with other runs that have the same one. With `phase_of`, a run's folder, it is a later
     phase of that run, in a folder of its own (see `gem.train.learn.phases`).
 
     Raises:
         StoreError: when the folder holds a run already (or none, with `resume`), another trainer uses it, or
             it cannot be written.
-        BadArgument: with `resume`, for another config than the run's; for settings that cannot be trained.
+        BadArgument: with `resume`, for another config than the run's, or with `overwrite` too; for settings
+            that cannot be trained.
     """
     folder = RunFolder(config.out)
+    if resume and overwrite:
+        raise BadArgument("resume continues a run and overwrite replaces it; choose one.")
     if resume and config.dtype == "auto":
         config = replace(config, dtype=folder.read_config(trust=True).dtype)
     config = resolve_dtype(config)
     if resume and (changed := config.differences(folder.read_config(trust=True))):
         raise BadArgument(
-            f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings."
+            f"the run in {config.out} has another {', '.join(changed)}; a resumed run keeps its settings. "
+            "With another out, phase_of=PATH goes on from it as a later phase (gem.train.learn.phases)."
         )
     if resume or phase_of is not None:
         file = (RunFolder(phase_of) if phase_of is not None else folder).checkpoint
@@ -85,6 +91,8 @@ def train(
         trainer = make_trainer(config, watchers)
     trainer.callbacks = callbacks
     first = parallel.rank() == 0
+    if overwrite and first:
+        folder.clear()
     if not first:
         trainer.watcher = Watcher()
     watcher = trainer.watcher

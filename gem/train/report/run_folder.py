@@ -268,7 +268,7 @@ class RunFolder:
         if self.checkpoint.exists():
             raise StoreError(
                 f"{self.path} holds a run already; go on with it (--resume), choose another --out, or "
-                "replace it (--overwrite)."
+                "replace it (--overwrite). In Python: resume=True, out or overwrite=True."
             )
 
     def _check_own(self) -> None:

@@ -10,12 +10,26 @@ import tyro
 
 pytest.importorskip("torch")
 
+import gem
 from gem.errors import BadArgument, SchemaMismatch, StoreError
+from gem.testing import EchoEnv
 from gem.train.command import _flag, command
 from gem.train.config import TrainConfig
 from gem.train.config.bounds import AT_LEAST_ONE, NOT_NEGATIVE, bounds_of
 
 BOUNDS = bounds_of(TrainConfig)
+
+
+def test_a_class_or_a_function_goes_in_as_environment():
+    class Own(EchoEnv):
+        pass
+
+    config = TrainConfig(env=Own)
+    assert isinstance(gem.make(config.env), Own)
+    assert TrainConfig.from_json(config.to_json()).env == config.env
+    parts = TrainConfig(environments=[{"id": Own}, {"id": lambda: Own()}]).environments
+    assert [type(gem.make(part.id)) for part in parts] == [Own, Own]
+    assert TrainConfig(env=EchoEnv).env == "gem.testing.doubles:EchoEnv"  # other processes find it too
 
 
 @pytest.mark.parametrize(

@@ -335,8 +335,21 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(long, tmp_path):
 
 def test_a_run_is_not_overwritten(whole):
     out, _ = whole
-    with pytest.raises(StoreError, match="holds a run already"):
+    with pytest.raises(StoreError, match=r"holds a run already; .* overwrite=True"):
         train(replace(QUICK, out=out))
+    with pytest.raises(BadArgument, match="choose one"):
+        train(replace(QUICK, out=out), resume=True, overwrite=True)
+
+
+def test_a_run_of_a_class_is_replaced_where_that_is_asked_for(tmp_path):
+    class Own(GuessTheNumber):
+        pass
+
+    config = replace(QUICK, env=Own, out=tmp_path)
+    first = train(config)
+    RunFolder(tmp_path).best.write_text("of the first run")
+    assert train(config, overwrite=True)["episodes"] == first["episodes"]
+    assert not RunFolder(tmp_path).best.exists()
 
 
 def test_a_run_goes_on_as_it_began(whole):
