@@ -278,4 +278,8 @@ def test_the_parser_of_training_refuses_as_the_others(capsys):
         "`gem-gym train --help` shows all.\n"
     )
     assert cli.main(["train", "--env-kwargs", "{"]) == cli.MISUSED
-    assert capsys.readouterr().err.startswith("BadArgument: --env-kwargs: Expecting property name")
+    assert capsys.readouterr().err.startswith(
+        "BadArgument: --env-kwargs: got '{', which is not JSON (Expecting "
+    )
+    assert cli.main(["train", "--env-kwargs", "max_number=3"]) == cli.MISUSED
+    assert "a JSON object in quotes, as '{\"max_number\": 10}'" in capsys.readouterr().err

@@ -69,9 +69,14 @@ NONE = "none"
 
 
 def _keywords(args: list[str]) -> dict[str, Any]:
-    values = json.loads(args[0])
+    try:
+        values, why = json.loads(args[0]), ""
+    except (ValueError, RecursionError) as error:
+        values, why = None, f", which is not JSON ({error})"
     if not isinstance(values, dict):
-        raise BadArgument(f"got {args[0]}; accepted: a JSON object.")
+        raise BadArgument(
+            f"got {args[0][:100]!r}{why}; accepted: a JSON object in quotes, as '{{\"max_number\": 10}}'."
+        )
     return values
 
 
