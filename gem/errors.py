@@ -441,3 +441,18 @@ def text_of_error(error: BaseException) -> str:
         return str(error)
     except Exception as worse:
         return f"{type(error).__name__}, whose text cannot be read: {type(worse).__name__}"
+
+
+def describe_place(error: BaseException) -> str:
+    """Return the place of an error in the user's own code, as `` (own.py, line 3, in ask)``; empty if none.
+
+    That is the deepest frame outside gem, the standard library and installed packages.
+    """
+    others = (os.path.dirname(__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(others) and "site-packages" not in code.co_filename:
+            place = f" ({os.path.basename(code.co_filename)}, line {trace.tb_lineno}, in {code.co_name})"
+        trace = trace.tb_next
+    return place

@@ -51,6 +51,30 @@ def test_a_folder_without_a_run_is_told(tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
 
 
+DOWN = """
+import json
+def ask_product(ask):
+    return json.loads("{")
+def answer(ask):
+    return ask_product(ask)
+async def answer_later(ask):
+    return ask_product(ask)
+"""
+
+
+@pytest.mark.parametrize("name", ["answer", "answer_later"])
+def test_an_agent_of_ones_own_that_raises_is_told_with_its_line(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "down.py").write_text(DOWN)
+    assert cli.main(["eval", EASY, "--agent", f"down.py:{name}", "-n", "2", "--out", "run"]) == cli.FAILED
+    said = capsys.readouterr()
+    assert "agent: JSONDecodeError" in said.out + said.err
+    assert "(char 1) (down.py, line 4, in ask_product)" in said.out + said.err
+    cli.main(["show", "run", "0"])
+    assert "JSONDecodeError in agent: " in (said := capsys.readouterr().out)
+    assert "(down.py, line 4, in ask_product)" in said
+
+
 # -- a model behind a server
 
 

@@ -39,7 +39,15 @@ from gem import seeding
 from gem.content import check_obs, tools_in
 from gem.core import check_flag, check_reward, copy_info
 from gem.dialogue import Dialogue, warn_uncounted
-from gem.errors import BadArgument, ContractBroken, NoVerdict, OutOfTime, WorkerDied
+from gem.errors import (
+    BadArgument,
+    ContractBroken,
+    GemError,
+    NoVerdict,
+    OutOfTime,
+    WorkerDied,
+    describe_place,
+)
 from gem.history import CHAT, LAST, HistoryPolicy
 from gem.record import (
     SEAT,
@@ -446,6 +454,8 @@ class _Progress:
             died = self.boundary == "env" and isinstance(error, WorkerDied)
             boundary = "host" if died else self.boundary
             self.record.error = Failure.from_error(boundary, error)
+            if boundary == "agent" and not isinstance(error, GemError):
+                self.record.error.message += describe_place(error)
 
     def close(self) -> Episode:
         """Complete the record: drop turns without action, end the other seats, set verdict and timing."""
