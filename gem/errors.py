@@ -383,8 +383,7 @@ def install_command(*extras: str) -> str:
     A checkout is installed again, in place; a wheel, a folder or a repository from where it was; else by
     name, from a package index.
     """
-    from importlib.util import find_spec  # here and below, because `import gem` is to be light
-    from pathlib import Path
+    from pathlib import Path  # here and below, because `import gem` is to be light
 
     wanted = f"[{','.join(extras)}]"
     source, editable, installed = _origin()
@@ -398,6 +397,13 @@ def install_command(*extras: str) -> str:
         what = shlex.quote(_shorter(path) + wanted if Path(path).exists() else f"gem-gym{wanted}")
     else:
         what = shlex.quote(f"gem-gym{wanted} @ {source}" if source else f"gem-gym{wanted}")
+    return pip_command(what)
+
+
+def pip_command(what: str) -> str:
+    """Return the shell command that installs for this interpreter; `what` is quoted where it has to be."""
+    from importlib.util import find_spec
+
     python = shlex.quote(_shorter(sys.executable or "python"))
     return (
         f"{python} -m pip install {what}" if find_spec("pip") else f"uv pip install --python {python} {what}"

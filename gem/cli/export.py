@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from gem.errors import (
     StoreError,
     check_argument,
     check_least,
+    pip_command,
 )
 from gem.plugins import load
 from gem.record import Episode
@@ -282,7 +284,7 @@ def _export_package(env_id: str, out: Path) -> int:
     package = write_taskset(env_id, out)
     print(
         f"wrote {printable(str(package.folder))}, a taskset of {package.env_id}. Next:\n"
-        f"  pip install -e {printable(str(package.folder))}\n"
+        f"  {pip_command(f'-e {shlex.quote(printable(str(package.folder)))}')}\n"
         f"  vf-eval {package.folder.name} -n 5 --model MODEL --client.base-url URL"
     )
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +21,13 @@ def init(
         dataset: make an environment over a data set (questions, answers, a grader) instead of a game.
         into: the folder in which the package's folder is made.
     """
+    from gem.errors import pip_command
     from gem.scaffold import write_package
 
     package = write_package(name, into, kind="dataset" if dataset else "class")
     print(
         f"wrote {package.folder}, with {package.env_id}. Next:\n"
-        f"  pip install -e {package.folder}\n"
+        f"  {pip_command(f'-e {shlex.quote(str(package.folder))}')}\n"
         f"  gem-gym check {package.env_id}\n"
         f"  gem-gym audit {package.env_id}"
     )

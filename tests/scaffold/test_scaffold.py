@@ -13,7 +13,7 @@ import pytest
 
 import gem
 from gem import cli
-from gem.errors import BadArgument
+from gem.errors import BadArgument, pip_command
 from gem.registry import ENV_REGISTRY
 from gem.scaffold import write_package, write_taskset
 from gem.testing import audit_env, check_env
@@ -99,7 +99,9 @@ def test_another_kind_is_refused(tmp_path):
 def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["init", "lamps"]) == 0
-    assert "gem-gym check lamps:Lamps-v0" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "gem-gym check lamps:Lamps-v0" in told
+    assert f"  {pip_command('-e lamps')}\n" in told
     (tmp_path / "lamps" / "README.md").write_text("mine")
     assert cli.main(["init", "lamps", "--dataset"]) == cli.MISUSED
     assert "exists already" in capsys.readouterr().err
@@ -143,7 +145,9 @@ def test_an_installed_package_is_found_and_passes_its_own_tests(tmp_path, kind):
 def test_a_written_taskset_names_its_environment_and_what_it_needs(tmp_path, capsys):
     target = tmp_path / "word-puzzles"
     assert cli.main(["export", "rg:leg_counting", str(target), "--format", "verifiers"]) == 0
-    assert "vf-eval word-puzzles" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "vf-eval word-puzzles" in told
+    assert f"  {pip_command(f'-e {target}')}\n" in told
     assert 'env: str = "rg:leg_counting"' in (target / "word_puzzles" / "__init__.py").read_text()
     assert 'dependencies = ["gem-gym[verifiers,rg]"]' in (target / "pyproject.toml").read_text()
     assert sorted(path.name for path in target.rglob("*") if path.is_file()) == [
