@@ -46,7 +46,8 @@ def test_each_row_has_a_line_with_its_id_and_outcome(capsys, tmp_path):
     words = ("eval", "--data", "odd.csv", "--grader", "text", "--out", "run")
     assert run(*words, "--agent", "random", "--agent", "solver", "-k", 2) == 0
     table = list(csv.reader(Path("run/samples.csv").read_text().splitlines()))
-    assert table[0] == ["environment", "agent", "id", "sample", "outcome", "success", "return", "episode"]
+    head = ["environment", "agent", "id", "sample", "outcome", "success", "return", "episode"]
+    assert table[0] == [*head, "question", "reply", "reference"]
     solved = [row for row in table if row[1] == "solver"]
     assert [row[2:7] for row in solved] == [
         [task, sample, "solved", "True", "1.0"]
@@ -55,6 +56,8 @@ def test_each_row_has_a_line_with_its_id_and_outcome(capsys, tmp_path):
     ]
     with EpisodeStore("run/solver/episodes.jsonl", read_only=True) as store:
         assert {row[7] for row in solved} == {episode.id for episode in store}
+    assert solved[0][8].startswith("Number? ")
+    assert solved[0][9:] == ["\\boxed{5}", "5"]
     assert "samples.csv" in Path("run/report.md").read_text()
     before = Path("run/samples.csv").read_bytes()
     assert run("eval", "--out", "run", "--resume") == 0
@@ -106,6 +109,14 @@ def test_rows_are_named_by_their_ids(capsys):
     assert run("export", "solver", "solver.csv") == 0
     rows = list(csv.DictReader(Path("solver.csv").read_text().splitlines()))
     assert [row["task"] for row in rows] == ids("solver")
+
+
+def test_ids_that_repeat_are_told(capsys, tmp_path):
+    (tmp_path / "twice.csv").write_text("id,question,answer\na,One?,1\nb,Two?,2\na,Three?,3\n")
+    assert run("eval", "--data", "twice.csv", "--agent", "solver") == 0
+    assert "Warning: 1 row has the id of an earlier row, as 'a'." in capsys.readouterr().err
+    assert run("eval", "--data", "q.csv", "--agent", "solver") == 0
+    assert "Warning" not in capsys.readouterr().err
 
 
 def test_some_rows_are_each_asked_once_and_all_of_them_go_on(capsys):

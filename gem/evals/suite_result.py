@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from gem.content import quote_formula
+from gem.content import quote_formula, text_of
 from gem.errors import StoreError
 from gem.evals.doubts import describe_doubts
 from gem.evals.fairness import unfair
@@ -28,6 +28,15 @@ from gem.record import Episode
 from gem.rollout.episode import versions
 from gem.rollout.store import env_key
 from gem.source_files import remember_name
+
+SAMPLES = (
+    *("environment", "agent", "id", "sample", "outcome", "success", "return", "episode"),
+    *("question", "reply", "reference"),
+)
+"""The columns of samples.csv."""
+
+LONGEST = 1000
+"""The most characters of a text in samples.csv."""
 
 
 class SuiteResult:
@@ -248,7 +257,7 @@ class SuiteResult:
             return ""
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
-        table.writerow(("environment", "agent", "id", "sample", "outcome", "success", "return", "episode"))
+        table.writerow(SAMPLES)
         labels, agents = [entry.label for entry in self.suite.entries], [*self.cards]
         for label, agent, place, sample in sorted(
             self._samples, key=lambda at: (labels.index(at[0]), agents.index(at[1]), *at[2:])
@@ -267,7 +276,7 @@ class SuiteResult:
         if (task := episode.initial_info.get("task")) is not None:
             earned = episode.reward() if episode.scored and not episode.several else None
             what = (task, episode.sample, str(episode.stop), episode.success, earned, episode.id)
-            self._samples[label, agent, place, episode.sample] = what
+            self._samples[label, agent, place, episode.sample] = (*what, *_say_what(episode))
         key = env_key(episode.task)
         new = key not in self._labels
         self._labels[key] = label
@@ -330,6 +339,20 @@ class SuiteResult:
             text = json.dumps(self.command) + "\n"
             _write(self._place / "command.json", text.encode())
             remember_name("command", text)
+
+
+def _say_what(episode: Episode) -> tuple[str, str, str]:
+    """Return what was asked, the last reply, and the reference, for a cell each."""
+    asked = text_of(episode.turns[0].observation) if episode.turns else ""
+    reply = next((turn.action for turn in reversed(episode.turns) if turn.action is not None), "")
+    reference = "" if episode.several else str(episode.final_info.get("target", ""))
+    return _shorten(asked), _shorten(reply), _shorten(reference)
+
+
+def _shorten(text: str) -> str:
+    """Return a text in one line, without its middle if it is long: a reply's answer stands at its end."""
+    text, half = " ".join(text.split()), LONGEST // 2
+    return text if len(text) <= LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
 def entry_to_json(entry: Entry) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import io
 import math
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -169,6 +170,17 @@ class RowTasks(Ordered):
         """Return a task's id."""
         given = None if self.id_key is None else cell(row, self.id_key)
         return str(index) if is_empty(given) else str(given)
+
+    def warn_of_ids(self) -> str:
+        """Return a warning about rows with the id of an earlier row; empty where there are none."""
+        if self.id_key is None:
+            return ""
+        rows = enumerate(scan(self.rows, self.images_key))
+        ids = Counter(self.id_of(index, row) for index, row in rows if isinstance(row, Mapping))
+        again = ids.total() - len(ids)
+        name, _ = ids.most_common(1)[0] if again else ("", 0)
+        rows_have = "1 row has" if again == 1 else f"{again} rows have"
+        return f"Warning: {rows_have} the id of an earlier row, as {name!r:.40}." if again else ""
 
     def reference(self, index: int) -> Any:
         """Return the reference of one row without reading its pictures."""

@@ -24,7 +24,7 @@ from gem.graders.rubric import Rubric
 from gem.seeding import stream
 from gem.tasks.base import Task
 from gem.tasks.columns import Columns, parse_columns
-from gem.tasks.sources import Source, digest_of, find
+from gem.tasks.sources import RowTasks, Source, digest_of, find
 
 TARGET_AT_MOST = 300
 """The most characters of the right answer that an info has."""
@@ -149,6 +149,8 @@ class DataEnv(DatasetEnv):
         more = " The prompt is yours." if self.prompt.template is not None else ""
         if self.prompt.examples:
             more += f" {len(self.prompt.examples)} examples stand before each question."
+        if isinstance(self.tasks, RowTasks) and (repeats := self.tasks.warn_of_ids()):
+            more += f" {repeats}"
         return f"{self.tasks.name}: {rows}. {understood[0].upper()}{understood[1:]}. {how}.{more}"
 
     @property
