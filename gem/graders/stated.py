@@ -58,8 +58,9 @@ _TAKEN_BACK = re.compile(  # not "A. No, ..." and "C: this is wrong", which expl
     re.IGNORECASE,
 )
 _CLOSING = re.compile(
-    r"(?:(?:so|thus|hence|therefore|✅|→|=>|⇒|∴|≈|[>•-] )\s*+,?\s*+|i (?:think|believe|guess) (?:that )?"
-    r"|(?:it|that|this)(?: is|['’]s) |i(?: would|['’]d)? (?:choose|pick|select|go with|say) )++"
+    r"(?:(?:so|thus|hence|therefore|✅|→|=>|⇒|∴|≈|[>•-] (?=\D))\s*+,?\s*+"
+    r"|i (?:think|believe|guess) (?:that )?|(?:it|that|this)(?: is|['’]s) "
+    r"|i(?: would|['’]d)? (?:choose|pick|select|go with|say) )++"
     r"(?:(?:option|choice) )?(\S.*)",
     re.IGNORECASE,
 )

@@ -18,18 +18,48 @@ from gem.parsing import APART_SIGN, boxed, drop_invisible, strip_markup, strip_s
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
+_NO_MARKS = {code: None for code in _NO_PUNCTUATION if chr(code) not in "()[]{}"}
 _CLOSED = ("yes", "no", "noanswer")
-_GROUPED = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")  # by hundreds too, as in India
+_GROUPED = re.compile(  # by hundreds too, as in India
+    r"(?<![\d,.])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])|(?<![\d,.'’])\d{1,3}(?:['’]\d{3})+(?![\d'’])"
+)
 _SCALED = re.compile(
     r"(?<![\d.])(?P<number>\d{1,15}(?:\.\d{1,15})?)\s+(?P<scale>thousand|million|billion|trillion)\b",
     re.IGNORECASE,
 )
 _PERCENT = re.compile(r"(?<=\d) ?(?:percent|per cent)\b", re.IGNORECASE)
 _DASHES = "-‐‑–"
-_BETWEEN = re.compile(rf"[{_DASHES}./:,*^](?<=\d.)(?=\d|(?<=\^)[{{( \x04]+\d)")
+_OTHERS = string.punctuation.translate(dict.fromkeys(map(ord, "-./:,*^{}\\")))  # braces are LaTeX's layout
+_BETWEEN = re.compile(
+    rf"(?<=\d)\^(?=[{{( \x04]+\d)|(?<=\d)[{re.escape('./:,*^' + _DASHES + _OTHERS)}]+(?=\d)"
+)
 _BETWEEN_NAMES = str.maketrans("./:,*^" + _DASHES, "\x01\x02\x03\x0e\x0f\x10" + "\x05" * len(_DASHES))
+_BETWEEN_NAMES |= {
+    ord(sign): 0xE000 + ord(sign) for sign in _OTHERS
+}  # which no text has, and nothing removes
+_EXPONENT = re.compile(r"(?<=\d)[eE]([-−–+])(?=\d)")
+_MINUS = re.compile(r"([=^]\s?\{?)[-−]\s?(?=[^\W\d_])")  # of a formula: y = -x
+_RAISED = re.compile("(?<=\\d)[⁻⁰¹²³⁴-⁹]+")
+_RAISED_NAMES = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+_COMPARISON = re.compile("[<>!]=|[≤≥≠]")
+_COMPARISON_NAMES = {"<=": "\x11", "≤": "\x11", ">=": "\x12", "≥": "\x12", "!=": "\x13", "≠": "\x13"}
+_OPERATOR = re.compile(r"->|=>|<-(?!\s?[\w.$])|([<>=!]=|[<>=≤≥≠])|(?<=[\w)])\s?([+−-])\s?(?=[\w(])")
+_OPERATOR_NAMES = {"≤": "<=", "≥": ">=", "≠": "!=", "==": "="}
+# Marks that many leave out: of Latin and Greek letters, and vowels of Hebrew and Arabic. Other scripts' marks
+# make other letters.
+_LETTER_MARKS = str.maketrans(
+    {"ø": "o\u0338", "ł": "l\u0335", "đ": "d\u0335", "ħ": "h\u0335", "ı": "i", "æ": "ae", "œ": "oe"}
+)
+_LATIN_MARKS = "(?<=[\x00-\u03ff])[\u0300-\u036f]+"
+_MARKS = re.compile(
+    rf"{_LATIN_MARKS}|\u0301|(?<=е)\u0308"
+    "|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc]"
+)
+_MARKED_LETTER = re.compile(r"[^\W\d_][\u0300-\u036f]*")
+_SEPARATOR = re.compile(r"[,;](?!\d{3}(?!\d))|[,;](?=\s)")
 _SYMBOL = re.compile(  # C++, C#, Canal+, the grade B-
-    r"(?<=\w)\++(?![\w+])|(?<=[A-Za-z])#(?![\w#])|(?<![\w-])(?:[A-FO]|AB)[-−](?![\w-])"
+    r"(?<=\w)\++|(?<=[A-Za-z])#(?![\w#])|(?<![\w-])(?:[A-FO]|AB)[-−](?![\w-])"
 )
 _SYMBOLS = str.maketrans({"+": "\x06", "#": "\x07", "-": "\x08", "−": "\x08"})
 _HYPHEN = re.compile(rf"(?<=\w)[{_DASHES}](?=\w)")
@@ -183,7 +213,10 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
         years = _YEAR.fullmatch(gold.strip()), _YEAR.fullmatch(answer.strip())
         if years[0] and years[1]:
             return years[0][1] == years[1][1]
-    for reading in _readings(official):
+        if _signs_differ(answer, gold):
+            return False
+    lists = () if official or not _SEPARATOR.search(answer + gold) else (_list_items,)
+    for reading in (*_readings(official), *lists):
         left, right = reading(answer), reading(gold)
         if left or right:
             if left == right:
@@ -242,27 +275,68 @@ def _protect(text: str) -> str:
 
     The point of a decimal is no punctuation, nor is what makes a time, a fraction or a range, or C++ of C.
     """
+    text = _write_signs(text)
+    text = _EXPONENT.sub(lambda sign: "e" if sign[1] == "+" else "e\x04", text)
     text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
-    text = APART_SIGN.sub(" \x04\\g<money>", _join_groups(text))
+    text = APART_SIGN.sub(" \x04\\g<money>", _MINUS.sub("\\1 \x04", _join_groups(text)))
     text = text.replace("**", "^").replace("$", "").replace("\\,", "")
     return _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), text)
 
 
+def _write_signs(text: str) -> str:
+    """Write powers such as 10³ as 10^3, and comparisons of two characters as one that stays."""
+    text = _RAISED.sub(lambda power: "^" + power[0].translate(_RAISED_NAMES), text)
+    return _COMPARISON.sub(lambda sign: f" {_COMPARISON_NAMES[sign[0]]} ", text)
+
+
+def _list_items(text: str) -> str:
+    """Normalise, with blanks for commas and semicolons; keep brackets, and articles, which may be items."""
+    text = _protect(_SEPARATOR.sub(" ", _join_groups(text)))
+    return " ".join(text.lower().translate(_NO_MARKS).split())
+
+
+def _signs_differ(answer: str, gold: str) -> bool:
+    """Return whether both have comparisons, or sums, with other signs, or letters with other marks."""
+    for signs in zip(_read_operators(answer), _read_operators(gold), strict=True):
+        if len(signs[0]) == len(signs[1]) and signs[0] != signs[1]:
+            return True
+    if answer.isascii() or gold.isascii():
+        return False
+    letters = [_MARKED_LETTER.findall(_decompose(text)) for text in (answer, gold)]
+    pairs = list(zip(*letters, strict=False))
+    same = len(letters[0]) == len(letters[1]) and all(one[0] == other[0] for one, other in pairs)
+    return same and any(one != other and one[1:] and other[1:] for one, other in pairs)
+
+
+def _read_operators(text: str) -> tuple[list[str], list[str]]:
+    """Return the signs of comparisons and of sums in a text, in their order."""
+    comparisons, sums = [], []
+    for comparison, sign in _OPERATOR.findall(text):
+        comparisons += [_OPERATOR_NAMES.get(comparison, comparison)] * bool(comparison)
+        sums += ["+" if sign == "+" else "-"] * bool(sign)
+    return comparisons, sums
+
+
+def _decompose(text: str) -> str:
+    """Return a text in small letters, with marks behind them."""
+    return unicodedata.normalize("NFKD", text.casefold()).translate(_LETTER_MARKS)
+
+
 def _join_groups(text: str) -> str:
     """Write 1,000 as 1000."""
-    return _GROUPED.sub(lambda number: number[0].replace(",", ""), text) if "," in text else text
+    return _GROUPED.sub(lambda number: re.sub("[,'’]", "", number[0]), text.replace("{,}", ","))
 
 
 def _alike(text: str) -> str:
     """Normalise, and write numbers, ordinals and accented letters in one way."""
-    text = unicodedata.normalize("NFKC", drop_invisible(text))
+    text = _write_signs(drop_invisible(text))
+    text = _VULGAR.sub(lambda part: f" {part[0]}", text).replace("°", " ")
+    text = unicodedata.normalize("NFKC", text).replace("⁄", "/")
     text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
     text = _join_groups(text)
     text = _PERCENT.sub("", _SCALED.sub(number_words.write_out_scale, text)).replace(" & ", " and ")
     text = _HYPHEN.sub(" ", text)
-    folded = unicodedata.normalize("NFKD", text.casefold())
-    kept = "".join(c for c in folded if not unicodedata.combining(c))
-    words = [_shorter(word) for word in _drop_punctuation(kept).split()]
+    words = [_shorter(word) for word in _drop_punctuation(_MARKS.sub("", _decompose(text))).split()]
     parts: list[str] = []
     at = 0
     while at < len(words):

@@ -16,7 +16,7 @@ from gem.errors import BadArgument
 from gem.graders.mathematics import number_words
 from gem.graders.text import TextGrader, exact_match, f1, normalise
 
-SYMBOLS = r"\w\+|[^\W\d]#|[A-FO][-−]"
+SYMBOLS = r"[\w)]\+|[^\W\d]#|[A-FO][-−]|[<>=]"
 DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
@@ -118,6 +118,60 @@ DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared"
 def test_exact_match(answer, gold, same, officially):
     assert exact_match(answer, gold) is same
     assert exact_match(answer, gold, official=True) is officially
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("1e5", "1e-5"), ("6.02e-23", "6.02e23"), ("103", "10³"), ("52", "5²"), ("10^3", "10^-3")),
+        *((f"3{sign}4", "34") for sign in "+;=|_~&@!<>%'\"()"),
+        *(("5'10\"", "510"), (">5", "<5"), ("<=5", ">=5"), ("x < 5", "x > 5"), ("a<b", "a>b")),
+        *(("a = b", "a != b"), ("x ≥ 5", "x ≤ 5"), ("x-1", "x+1"), ("a - b", "a + b"), ("x1", "x+1")),
+        *(("y = x", "y = -x"), ("e^x", "e^-x"), ("e^{-x}", "e^x"), ("B", "A,B"), ("[3, 4)", "(3,4)")),
+        *(("и", "й"), ("мои", "мой"), ("は", "ば"), ("ハ", "パ"), ("กา", "ก่า"), ("कष", "क्ष")),
+        *(("mà", "má"), ("mã", "mả"), ("nì", "nǐ"), ("Ól", "Öl")),
+    ],
+)
+def test_signs_and_marks_that_change_an_answer_count(one, other):
+    assert not exact_match(one, other)
+    assert not exact_match(other, one)
+    assert exact_match(one, one)
+    assert exact_match(other, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("1, 2, 3", "1,2,3"), ("(-1, 2)", "(-1,2)"), ("A, B", "A,B"), ("Paris; London", "Paris,London")),
+        *(("1/2", "½"), ("2 1/2", "2½"), ("10^3", "10³"), ("10^{-3}", "10⁻³"), ("6.02e23", "6.02E+23")),
+        *(
+            ("37 C", "37°C"),
+            ("90", "90°"),
+            ("1000", "1'000"),
+            ("1000", "1{,}000"),
+            (r"\frac{5}{3}", r"\frac53"),
+            ("m2", "m²"),
+            ("x ≥ 5", "x >= 5"),
+            ("+5", "5"),
+        ),
+        *(
+            ("Lodz", "Łódź"),
+            ("Oresund", "Øresund"),
+            ("Sao Paulo", "São Paulo"),
+            ("Encyclopaedia", "Encyclopædia"),
+        ),
+        *(
+            ("naive café", "naïve café"),
+            ("елка", "ёлка"),
+            ("Αθηνα", "Αθήνα"),
+            ("שלום", "שָׁלוֹם"),
+            ("Spider–Man", "Spider-Man"),
+        ),
+    ],
+)
+def test_signs_and_marks_that_change_no_answer_make_no_difference(one, other):
+    assert exact_match(one, other)
+    assert exact_match(other, one)
 
 
 @pytest.mark.parametrize(
