@@ -449,8 +449,13 @@ def load_plugins() -> None:
                 with name_wait(f"plug-in {plugin.name!r} ({plugin.value}) to register its environments"):
                     target()
         except (Exception, SystemExit) as error:  # a failure of a foreign package must not stop gem
-            text = f"{type(error).__name__}: {text_of_error(error)[:200]}"
-            warnings.warn(f"plug-in {plugin.name!r} ({plugin.value}) failed: {text}", stacklevel=2)
+            what = f"plug-in {plugin.name!r} ({plugin.value})"
+            text = text_of_error(error)[:300]
+            if not text.startswith(what):  # as load_point says it
+                text = f"{what} failed: {type(error).__name__}: {text}"
+            warnings.warn(
+                f"{text}. Its package is to be mended or removed; gem goes on without it.", stacklevel=2
+            )
 
 
 def make(env_id: AnyEnv, *, seed: int | None = None, trust: bool = False, **kwargs: Any) -> Env:

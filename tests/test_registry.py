@@ -334,6 +334,7 @@ def test_no_plugin_ends_a_command(monkeypatch, tmp_path, lines, words):
     with pytest.raises(BadArgument, match=words):
         plugins.find("gem.hosts", "x")
     assert len(told) == ("NUMBER" not in lines)
+    assert all(str(each.message).count("plug-in") == 1 for each in told)
 
 
 def test_metadata_that_cannot_be_read_is_reported(monkeypatch, tmp_path):

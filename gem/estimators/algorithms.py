@@ -27,6 +27,21 @@ PerTurn = Sequence[Sequence[float]]
 """A number for each turn of each episode."""
 
 
+class _NoCritic(tuple[Any, ...]):
+    """The values of a view without a critic: empty, and an error for an algorithm that reads them."""
+
+    def __iter__(self) -> Any:
+        """Refuse to be read."""
+        raise BadArgument("view.values and view.bootstraps are a critic's; set critic=True in the Algorithm.")
+
+    def __getitem__(self, index: Any) -> Any:
+        """Refuse to be read."""
+        return self.__iter__()
+
+
+_NO_CRITIC = _NoCritic()
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The episodes that an algorithm compares: those with a verdict, of one environment, as one seat played.
@@ -52,8 +67,8 @@ class View:
     starts: Sequence[int]
     gamma: float = 1.0
     lam: float = 1.0
-    values: PerTurn = ()
-    bootstraps: Sequence[float] = ()
+    values: PerTurn = _NO_CRITIC
+    bootstraps: Sequence[float] = _NO_CRITIC
     tokens: Sequence[Sequence[int]] = ()
 
 

@@ -73,7 +73,8 @@ def markdown(
         columns += ["normalised"] * any(row.normalised for row in card.rows)
         if tokens_of(card.overall.usage):
             columns += ["tokens", *PER_SUCCESS, *["cost"] * bool(card.prices)]
-        lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        if card.rows:  # else it was stopped before
+            lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         for row in card.rows:
             lines.append(_row(escape_cell(row.entry.label), row.result, card, columns))
             if row.result is not None:

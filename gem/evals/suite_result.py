@@ -235,6 +235,7 @@ class SuiteResult:
         matrix = [("success", *self.cards), *self.matrix]
         lines = [f"| {' | '.join(map(escape_cell, row))} |" for row in matrix] if len(matrix) > 1 else []
         lines[1:1] = [f"|{'---|' * len(matrix[0])}"] * bool(lines)
+        ended = f"{max(self.ended, self.stored)} of {self.total}"
         return markdown(
             list(self.cards.values()),
             self.checked,
@@ -244,7 +245,7 @@ class SuiteResult:
             notes=[
                 *self.notes,
                 *["the outcome of each row of the data, by its id: samples.csv"] * bool(self._samples),
-                *[f"incomplete: {self.stopped}"] * bool(self.stopped),
+                *[f"incomplete: {self.stopped}; {ended} episodes had ended"] * bool(self.stopped),
             ],
             command=shlex.join(["gem-gym", "eval", *self.command]) if self.command else "",
         )

@@ -20,7 +20,7 @@ from gem.evals import EnvResult
 from gem.evals.picture import escape_formula
 from gem.statistics import Interval, moving_average
 from gem.train.config import TrainConfig
-from gem.train.report.run_folder import HELD_OUT, Evaluation, Metrics
+from gem.train.report.run_folder import HELD_OUT, Evaluation, Metrics, RunFolder
 from gem.train.report.selection import best
 from gem.train.report.watcher import Watcher
 
@@ -62,6 +62,13 @@ class Terminal(Watcher):
     held_out: bool = False
     bar: Progress | None = None
     task: TaskID | None = None
+
+    def begun(self, folder: RunFolder, config: TrainConfig, history: Sequence[Metrics]) -> None:
+        """Say how many episodes are played, where that is not what was asked for."""
+        played = config.iterations * config.batch
+        if played != config.episodes:
+            whole = f"{config.iterations:,} whole iterations of {config.batch:,}"
+            self.console.print(f"{config.episodes:,} episodes are rounded up to {played:,}, {whole}")
 
     def stage(self, name: str) -> None:
         """See Watcher.stage."""

@@ -19,6 +19,7 @@ from gem import cli
 from gem.agents.tiny import TinyConfig
 from gem.errors import BadArgument
 from gem.estimators import ALGORITHMS, Algorithm, compare_episodes, rloo
+from gem.estimators.algorithms import make_view
 from gem.record import SEAT, SeatEnd, StopReason
 from gem.train.config import TrainConfig
 from gem.train.learn import policy_gradient
@@ -324,6 +325,14 @@ def test_selected_turns_keep_the_notes_of_their_tokens():
     )
     assert all(len(item.stored_outputs["present"]) == 2 for item in learner.rows)
     assert math.isfinite(steps.value_error)
+
+
+@pytest.mark.parametrize("name", ["values", "bootstraps"])
+@pytest.mark.parametrize("read", [list, lambda values: values[0]])
+def test_an_algorithm_that_reads_the_values_of_a_critic_needs_one(name, read):
+    with pytest.raises(BadArgument, match="set critic=True in the Algorithm"):
+        learnt(Algorithm("own", lambda view: read(getattr(view, name))))
+    assert not make_view([played(1.0)], SEAT, 1.0).values  # who asks gets an answer
 
 
 def test_a_critic_learns_lambda_returns_whatever_the_advantages_are():

@@ -13,6 +13,7 @@ from gem.evals import summarise
 from gem.record import Failure, StopReason
 from gem.train.config import TrainConfig
 from gem.train.report.progress import Terminal, draw, table
+from gem.train.report.run_folder import RunFolder
 
 WON = episode(*paid(0.0, 1.0))
 AT_ONCE = episode(*paid(1.0))
@@ -33,6 +34,15 @@ def test_a_measurement_tells_what_the_task_has(played, said):
     screen = io.StringIO()
     Terminal(Console(file=screen, width=200)).measured("before", summarise("test:X", played))
     assert screen.getvalue().endswith(said)
+
+
+@pytest.mark.parametrize(("episodes", "said"), [(400, "400 episodes are rounded up to 512"), (512, "")])
+def test_a_run_says_that_it_plays_whole_iterations(episodes, said, tmp_path):
+    screen = io.StringIO()
+    config = TrainConfig(episodes=episodes, batch=256)
+    Terminal(Console(file=screen, width=200)).begun(RunFolder(tmp_path), config, [])
+    assert screen.getvalue().startswith(said)
+    assert bool(screen.getvalue()) == bool(said)
 
 
 @pytest.mark.parametrize("exactly", [True, False])
