@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
+from time import perf_counter
 
 from gem.agents.base import Answer, BaseAgent, settle
 from gem.errors import BadArgument
 from gem.naming import name_in_file
 from gem.record import AgentInfo, Ask, Reply
+
+SLOW_S = 1.0
+"""Seconds of a call of a function from which on it is worth saying that all others wait for it."""
 
 
 class ScriptedAgent(BaseAgent):
@@ -49,13 +54,16 @@ class ScriptedAgent(BaseAgent):
 
 
 class FunctionAgent(BaseAgent):
-    """An agent that answers with ``function(ask)``, which may be async: text, or a Reply."""
+    """An agent that answers with ``function(ask)``, which may be async: text, or a Reply.
+
+    A function that is not async is called one at a time, as it may not be safe in several threads.
+    """
 
     splits_batches = False
 
     def __init__(self, function: Callable[[Ask], str | Reply | Awaitable[str | Reply]]) -> None:
         """Keep the function, whose name is the agent's."""
-        self.function = function
+        self.function, self._hinted = function, False
         name = f"{function.__module__}:{function.__qualname__}"
         self._info = AgentInfo(name_in_file(name))  # another content is another agent
 
@@ -70,9 +78,20 @@ class FunctionAgent(BaseAgent):
         Raises:
             BadArgument: when the function returns neither text nor a Reply.
         """
+        began = perf_counter()
         answer = self.function(ask)
         if isawaitable(answer):
             answer = await answer
+        elif not self._hinted and perf_counter() - began > SLOW_S:
+            self._hinted = True
+            name, code = self.function.__name__, self.function.__code__
+            warnings.warn_explicit(
+                f"{name} is called one at a time, as it is not async. To ask for several answers at once: "
+                f"async def {name}_async(ask): return await asyncio.to_thread({name}, ask)",
+                UserWarning,
+                code.co_filename,
+                code.co_firstlineno,
+            )
         if not isinstance(answer, str | Reply):
             raise BadArgument(
                 f"{self.info.agent} returned {answer!r:.80}; accepted: text, or a gem.record.Reply."

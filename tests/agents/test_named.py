@@ -1,18 +1,20 @@
 import json
 import re
+import warnings
 from pathlib import Path
 
 import pytest
 
 from gem.agent_names import AGENTS, AgentName
-from gem.agents import named
+from gem.agents import named, scripted
 from gem.agents.named import AgentByName, AgentSettings, is_named, make_agent, named_agent
-from gem.agents.scripted import ScriptedAgent
+from gem.agents.scripted import FunctionAgent, ScriptedAgent
 from gem.cli import main
 from gem.cli.players import local_agent
 from gem.errors import BadArgument
 from gem.plugins import load
 from gem.registry import accept_settings
+from gem.rollout import Job, rollout
 from gem.trust import AGENT_KEYS
 
 
@@ -125,3 +127,24 @@ def test_a_function_of_one_argument_answers_asks(define, tmp_path, monkeypatch, 
     assert "a function of one argument, the ask, is an agent itself" in capsys.readouterr().err
     file.write_text("def five(ask):\n    return 'another'\n")
     assert main(["eval", env, "--agent", "mine.py:five", "-n", "40", "--out", "run"]) == 2  # another agent
+
+
+def test_a_slow_function_that_is_not_async_is_said_once_to_be_called_one_at_a_time(monkeypatch):
+    def answer(ask):
+        return "5"
+
+    async def answer_later(ask):
+        return "5"
+
+    job = Job("game:GuessTheNumber-v0-easy", 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rollout([job], FunctionAgent(answer))  # it is fast
+    monkeypatch.setattr(scripted, "SLOW_S", -1.0)
+    with pytest.warns(UserWarning, match="answer is called one at a time") as said:
+        rollout([job, job], FunctionAgent(answer))
+    assert len(said) == 1
+    assert "asyncio.to_thread(answer, ask)" in str(said[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rollout([job], FunctionAgent(answer_later))
