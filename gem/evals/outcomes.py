@@ -302,7 +302,7 @@ def _without_folders(task: str) -> str:
     if '"digest":' not in task:
         return task
     wire, end = _READER.raw_decode(task)
-    kwargs = wire["kwargs"]
+    kwargs = wire.get("kwargs", {})
     if kwargs.get("digest", _NO_FILES) == _NO_FILES:
         return task
     if "few_shot" not in kwargs or is_place(str(kwargs.get("data"))):  # else one may be the hub's

@@ -409,6 +409,12 @@ def test_files_with_equal_digests_pair_in_whatever_folder(spec, one, other, same
     assert len({each.task for each in share_names(both, b[:1])} & {both[1].task}) == 1
 
 
+def test_a_digest_of_a_wrapper_is_none_of_files():
+    tasks = [TaskRef(ENV, {}, (WrapperRef("cut", {"digest": mark}),), seed=1) for mark in ("a", "b")]
+    a, b = ([Outcome(ENV, task_key(task), 0, 0, True, 1.0)] for task in tasks)
+    assert share_names(a, b) == b
+
+
 def test_the_same_task_played_twice_is_two_samples(tmp_path):
     a = stored(tmp_path / "a.jsonl", episode(1), episode(1, job="again"))
     b = stored(tmp_path / "b.jsonl", episode(1, StopReason.FAILED), episode(1, job="again"))
