@@ -95,6 +95,7 @@ PARTS = {
     "gem.registry": {
         "registration": "PLUGIN_GROUP Family Registry ENV_REGISTRY FAMILIES register register_family "
         "load_plugins",
+        "names": "name_env place_id spec_named splits_of",
         "foreign settings": "WITHOUT_EFFECT accept_task accept_settings task_of Maker fix_wrapper "
         "find_wrapper",
     },
