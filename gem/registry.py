@@ -86,8 +86,7 @@ Wrapper: TypeAlias = str | WrapperRef | Callable[[Env], Env]
 
 
 AnyEnv: TypeAlias = "str | EnvSpec | TaskRef | Maker | Callable[..., Env]"
-"""What a program names an environment by: an id or another name, a spec, a task, a class, or a function or a
-Maker that makes one."""
+"""What a program names an environment by: a name, a spec, a task, a class, a function or a Maker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,11 +335,8 @@ def spec_named(name: AnyEnv, folder: str | PathLike[str] = "") -> EnvSpec:
 def name_env(env: EnvSpec | Maker | Callable[..., Env]) -> str:
     """Return a text by which `spec_named` finds what a program named by the object.
 
-    It is ``module:Class`` for what can be imported, else a name that is valid in this process.
-
-    Raises:
-        BadArgument: for what makes no environment, and for a Maker with keywords, wrappers or a task.
-        DuplicateEnv: for a spec whose id is taken by another one.
+    It is ``module:Class`` for what can be imported, else a name that is valid in this process. Raises
+    BadArgument for a Maker with keywords, wrappers or a task; DuplicateEnv for a spec whose id is taken.
     """
     if isinstance(env, Maker):
         if env.kwargs or env.wrappers or isinstance(env.env_id, TaskRef):
@@ -462,8 +458,7 @@ def make(env_id: AnyEnv, *, seed: int | None = None, trust: bool = False, **kwar
     """Make an environment.
 
     Args:
-        env_id: an id, a spec, a class, a function or Maker that makes one, or a task (with its wrappers and
-            seed).
+        env_id: an id, a spec, a class, a function or Maker that makes one, or a task with its wrappers.
         seed: the seed of the first reset() that gets none; a constructor outside gem that takes a `seed`
             gets it too.
         trust: make a task from a file even if it names more than `gem.trust` lists.
@@ -495,8 +490,7 @@ def _takes_seed(entry: Callable[..., Any]) -> bool:
 def split_seed(env_id: AnyEnv, kwargs: Mapping[str, Any]) -> tuple[int | None, dict[str, Any]]:
     """Return the first seed that the keywords of an environment have, and what its constructor takes of them.
 
-    Raises:
-        UnknownEnv, MissingExtra: when the environment cannot be loaded.
+    Raises UnknownEnv or MissingExtra when the environment cannot be loaded.
     """
     rest = dict(kwargs)
     seed = rest.pop("seed", None)
@@ -558,9 +552,8 @@ def _make_env(env_spec: EnvSpec, kwargs: Mapping[str, Any], seed: int | None) ->
 def add_digest(env_spec: EnvSpec, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return keywords of an environment with the `digest` of the files that it reads its tasks from, if any.
 
-    Raises:
-        UnknownArgument: for a keyword that it does not take. MissingExtra, MissingData: when it cannot be
-            made here. BadArgument: when the files cannot be read.
+    Raises UnknownArgument for a keyword that it does not take, MissingExtra or MissingData when it cannot be
+    made here, and BadArgument when the files cannot be read.
     """
     entry: Any = load(env_spec.entry_point, env_spec.extra, env_spec.id)
     merged = {**env_spec.kwargs, **kwargs}
@@ -584,8 +577,7 @@ def _pop_digest(entry: Any, kwargs: dict[str, Any]) -> Any:
 def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
     """Return a task as one that may be made; one that a decoder read is checked, unless `trust` is set.
 
-    Raises:
-        BadArgument: when it names what a file may not name; see `gem.trust`.
+    Raises BadArgument when it names what a file may not name; see `gem.trust`.
     """
     if not task.foreign:
         return task
