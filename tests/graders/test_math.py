@@ -844,6 +844,22 @@ def test_thousands_with_points_are_one_number_on_both_sides():
 
 
 @pytest.mark.parametrize(
+    "pair",
+    [
+        *("(0.125,3)", "0.125,3", "1.125,2", "[1.125,2]", "(1.500,2)", "0.618,1", "(-0.125,3)", "x=1.125,2"),
+        *(r"\{1.125,2\}", "(1.234,56)", r"\left(1.125,2\right)", "1.125,2 or 1.5,3"),
+    ],
+)
+def test_decimals_with_three_digits_and_a_comma_are_a_pair(pair):
+    grader = MathGrader()
+    apart, joined = pair.replace(",", ", "), pair.replace(".", "").replace(",", ".")
+    for reply in (pair, rf"\boxed{{{pair}}}", rf"\boxed{{{apart}}}", f"The answer is {apart}."):
+        assert grader(reply, pair).correct
+    for reply in (rf"\boxed{{{joined}}}", f"The answer is {joined}."):
+        assert not grader(reply, pair).correct
+
+
+@pytest.mark.parametrize(
     ("question", "gold", "reply"),
     [
         ("Compute $-3(2,-4)$.", "(-6,12)", "-3(2,-4)"),

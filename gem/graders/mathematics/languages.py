@@ -164,7 +164,13 @@ la quindi sono della gli una ha di che con per nel risposta
 _ENGLISH = frozenset(["the", "of", "is", "are", "so", "and", "we", "this", "that", "has", "with", "each"])
 _COMMAND = re.compile(r"\\[a-z]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
-_GROUPS = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+)(?:(?:,|\{,\})(\d+))?(?![\d]|[.,]\d)")
+_GROUPS = re.compile(
+    r"(?<![\d.,])([1-9]\d{0,2}(?:\.\d{3})+)(?:(?:,|\{,\})(\d+))?(?![\d]|[.,]\d)|([(\[]|\\\{)|([)\]]|\\\})"
+)
+_AMOUNT = re.compile(  # with two digits behind the comma, or more points than one
+    r"[^\d()\[\]{}=,;]{0,9}[1-9]\d{0,2}(?:\.\d{3},\d\d|(?:\.\d{3}){2,}(?:,\d+)?)"
+    r"(?:[^\d()\[\]{}=,;][^\d,;]{0,20})?"
+)
 _POINT = re.compile(r"(?<![\d.,])(?:\d{1,3}|\d+)\.(?!\d{3}(?!\d))\d+(?![\d.])")
 _DIGITS = str.maketrans(
     "٠١٢٣٤٥٦٧٨٩۰۱۲۳۴۵۶۷۸۹０１２３４５６７８９٫٬％＝＋－（）：，",
@@ -294,13 +300,20 @@ def is_foreign(text: str) -> bool:
 def join_groups(value: str, text: str) -> str:
     """Return a value whose thousands are written with points, in a text, with its digits joined.
 
+    In brackets 1.125,2 is two numbers.
+
     >>> join_groups("3.500.000", ""), join_groups("9.360", "also hat sie 9.360 Euro und das ist gut")
     ('3500000', '9360')
-    >>> join_groups("9.360", "so it is 9.360")
-    '9.360'
+    >>> join_groups("9.360", "so it is 9.360"), join_groups("(1.125,2)", "")
+    ('9.360', '(1.125,2)')
     """
+    depth = 0
 
     def join(match: re.Match[str]) -> str:
+        nonlocal depth
+        depth += bool(match[3]) - bool(match[4])
+        if not match[1] or (match[2] and depth > 0):
+            return match[0]
         plain = match[1].replace(".", "") + (f".{match[2]}" if match[2] else "")
         if match[2] is not None or match[1].count(".") > 1:
             return plain
@@ -309,6 +322,15 @@ def join_groups(value: str, text: str) -> str:
         return plain if comma else match[0]
 
     return _GROUPS.sub(join, value) if "." in value else value
+
+
+def join_amount(value: str) -> str:
+    """Return a value of unknown language with its digits joined if it can only be one number.
+
+    >>> join_amount("1.234,50"), join_amount("1.234.567"), join_amount("1.125,2")
+    ('1234.50', '1234567', '1.125,2')
+    """
+    return join_groups(value, "") if _AMOUNT.fullmatch(value) else value
 
 
 def unit_name(word: str) -> str | None:

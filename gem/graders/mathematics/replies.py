@@ -111,7 +111,7 @@ def _reference(text: str) -> str:
         answer = _boxed_answer(text)
         if answer is not None:
             return answer
-    return languages.join_groups(text.rpartition("####")[2].strip(), "")
+    return languages.join_amount(text.rpartition("####")[2].strip())
 
 
 def final_answer(text: str) -> tuple[str | None, bool]:
@@ -151,7 +151,7 @@ def final_answer(text: str) -> tuple[str | None, bool]:
     if not stripped:
         return None, True
     answer, whole = stated_answer(stripped[-REPLY:])
-    answer = None if answer is None else languages.join_groups(answer[-ANSWER:], "")
+    answer = None if answer is None else languages.join_amount(answer[-ANSWER:])
     return answer, whole or len(stripped) < 40
 
 
