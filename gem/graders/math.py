@@ -197,7 +197,7 @@ class MathGrader(BoxedGrader):
 
 
 def _read_with_points(value: Any, row: Mapping[str, Any]) -> Any:
-    if isinstance(value, str) and (comma := _DECIMAL_COMMA.search(_IN_BRACKETS.sub("", value))):
+    if isinstance(value, str) and (comma := _DECIMAL_COMMA.fullmatch(value.strip())):
         raise BadArgument(
             f"the answer is {value!r:.80}, in a file with semicolons: is it one number or two? Write "
             f"{comma[1].replace('.', '')}.{comma[2]} or ({comma[1]}, {comma[2]})"
@@ -205,9 +205,12 @@ def _read_with_points(value: Any, row: Mapping[str, Any]) -> Any:
     return MathGrader.read_reference(value, row)
 
 
-_IN_BRACKETS = re.compile(r"[(\[\]][^()\[\]]*[)\[\]]|\\\{[^{}]*\\\}")  # [3,5) and ]3,5[ too
-_DECIMAL_COMMA = re.compile(  # no 1,234, and no list of three numbers
-    r"(?<![\d.,])([-+−]?(?:\d{1,3}(?:\.\d{3})+|(?![1-9]\d{0,2},\d{3}(?!\d))\d++)),(\d++)(?!,\d)"
+_DECIMAL_COMMA = (
+    re.compile(  # all but a name before and a unit behind; no 1,234, and no list of three numbers
+        r"(?:[a-zA-Z]\w*\s*=\s*)?(?:[€£]|\\?\$)?\s*"
+        r"([-+−]?(?:\d{1,3}(?:\.\d{3})+|(?![1-9]\d{0,2},\d{3}(?!\d))\d++)),(\d++)"
+        r"\s*(?:(?!(?:and|or)\b)(?:[^\W\d_]|[%€$£°(]|\\[a-zA-Z%,;: ])[^,]{0,40})?"
+    )
 )
 
 

@@ -17,10 +17,11 @@ QUESTIONS = (
     *("task", "ctx", "sentence"),
 )
 ANSWERS = (
-    *("final_answer", "short_answer", "answer", "answers", "gold", "reference", "target", "ideal"),
+    *("answer", "answers", "final_answer", "short_answer", "gold", "reference", "target", "ideal"),
     *("ground_truth", "reward_model.ground_truth", "expected_answer", "expected", "correct_answer"),
-    *("answerkey", "answer_key", "label", "cop", "solution", "output", "completion", "response", "correct"),
+    *("answerkey", "answer_key", "label", "solution", "output", "completion", "response", "correct", "cop"),
 )
+FINAL_ANSWERS = ("final_answer", "short_answer")  # where each row has one, the others are their solutions
 SOLUTIONS = ("solution", "output", "completion", "response")
 TESTS = ("tests", "test", "test_list", "input_output", "test_cases", "inputs", "public_tests")
 MORE_TESTS = ("private_tests", "generated_tests")
@@ -28,6 +29,8 @@ CONTEXTS = ("context", "passage", "body", "article")
 CHOICES = ("choices", "options", "endings")
 LETTERED = ("{}", "option_{}", "option{}", "choice_{}", "choice{}", "ending{}", "({})", "op{}", "sol{}")
 ANSWER_OF = ("answer{}", "answer_{}")  # with a letter; with numbers they may be answers of which any is right
+PERHAPS_CHOICES = re.compile(r"(?:op|sol|answer)_?[a-j\d]\+", re.IGNORECASE)
+"""The begin of joined columns that may be other things than choices, as operands or solutions."""
 IDS = (
     *("id", "task_id", "_id", "uid", "uuid", "qid", "question_id", "example_id", "unique_id", "sample_id"),
     *("problem_id", "extra_info.index", "idx"),
@@ -81,7 +84,7 @@ class Columns:
         """Return the columns that are not used, but have names of answers, of tests, or of choices."""
         used = {self.question, self.answer, self.context, self.id, *(self.choices or "").split("+")}
         used |= {self.choices, *(MORE_TESTS if self.answer == "public_tests" else ())}
-        names = {_plain_name(name): name for name in map(str, row) if name not in used}
+        names = {plain_name(name): name for name in map(str, row) if name not in used}
         stems = Counter(match[1] for name in names if (match := _MARKED.fullmatch(name)))
         known = {*ANSWERS, *TESTS, *MORE_TESTS, *CHOICES}
         return [
@@ -94,7 +97,8 @@ class Columns:
 _MARKED = re.compile(r"([a-z_]*?)\(?(?:_?[a-j]|_?\d)\)?")  # a choice's name: choice_a, sol2
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return a column's name as known names are written."""
     return name.casefold().replace(" ", "_").replace("-", "_")
 
 
@@ -149,7 +153,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
     """Return the columns of a data set.
 
     Args:
-        row: a row with each column, as of `gem.envs.data.reading.merge_rows`.
+        row: a row with each column, as of `gem.envs.data.reading.merge_rows`, which knows columns with gaps.
         given: the columns that the user named; they are not looked for.
         kind: the kind of grader: the answers of `code` are tests, and `choice` needs choices.
         where: the data set's name, for messages.
@@ -160,7 +164,7 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
     check_names(given)
     given = {name: str(column) for name, column in given.items()}
     own = list(map(str, row))  # of two that differ in case, the name as it is known, or else the first
-    names = {_plain_name(name): name for name in reversed(own)}
+    names = {plain_name(name): name for name in reversed(own)}
     names |= {name: name for name in own if name in names}
 
     def find(known: Iterable[str], taken: Iterable[str | None] = ()) -> str | None:
@@ -197,7 +201,8 @@ def find_columns(row: Mapping[str, Any], given: Mapping[str, str], kind: str, wh
     if choices is None and kind == "choice":
         choices = find(CHOICES) or _join_options(names)
     taken = (question, context, choices)
-    answer = given.get("answer") or find(TESTS if kind == "code" else ANSWERS, taken)
+    finals = [name for name in FINAL_ANSWERS if names.get(name) not in getattr(row, "gaps", ())]
+    answer = given.get("answer") or find(TESTS if kind == "code" else (*finals, *ANSWERS), taken)
     if answer is None and is_chat(cell(row, question)) and cell(row, question)[-1]["role"] == "assistant":
         answer = question  # the last message is the answer
     if answer is None and kind not in ("judge", "function"):

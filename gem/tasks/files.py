@@ -48,6 +48,17 @@ _MARKS |= {b"\xfe\xff": "UTF-16"}
 _UTF8_MARK = b"\xef\xbb\xbf"
 
 
+class MergedRow(dict[str, Any]):
+    """A row with each column of a data set.
+
+    `gaps` are the columns that its first row lacks, and those of final answers that are empty in some row.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gaps: set[str] = set()
+
+
 class BadRow(BadArgument):
     """A row that cannot be read; `reason` says why, without the row's place."""
 
@@ -131,7 +142,7 @@ class FileRows(Sequence[Mapping[str, Any]]):
         self.delimiter: str | None = getattr(self._parts[0], "delimiter", None)  # of a CSV file
         self._ends = [sum(map(len, self._parts[: at + 1])) for at in range(len(self._parts))]
         self.checked: set[Any] = set()
-        self.merged: dict[str, Any] = {}
+        self.merged = MergedRow()
 
     def __len__(self) -> int:
         return self._ends[-1]

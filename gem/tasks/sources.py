@@ -33,6 +33,7 @@ from gem.tasks.files import (
     SUFFIXES,
     BadRow,
     FileRows,
+    MergedRow,
     digest_file,
     files_below,
     import_datasets,
@@ -524,7 +525,7 @@ class HubRows(Sequence[Mapping[str, Any]]):
         self.name = name
         self.split = split
         self.checked: set[Any] = set()
-        self.merged: dict[str, Any] = {}
+        self.merged = MergedRow()
         self._rows = one_split(_from_hub(name, split), split, name)
 
     def __len__(self) -> int:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,22 @@ from gem.envs.data.env import DataEnv
 from gem.envs.data.reading import merge_rows, read_tasks
 from gem.errors import BadArgument, reason
 from gem.files import read_text
+from gem.graders.choice import options, read_choice
 from gem.graders.functions import class_of
 from gem.graders.mathematics.number_words import date, is_notation
 from gem.graders.named import fix_table, named_grader, read_grader
 from gem.graders.number import read_numbers
 from gem.graders.text import unboxed_references
-from gem.tasks.columns import SOLUTIONS, TESTS, find_columns, parse_columns
+from gem.tasks.columns import (
+    PERHAPS_CHOICES,
+    SOLUTIONS,
+    TESTS,
+    Columns,
+    find_columns,
+    parse_columns,
+    plain_name,
+)
+from gem.tasks.files import scan
 from gem.tasks.sources import Source, cell, digest_of, is_place, open_rows
 
 
@@ -128,22 +139,45 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
     rows, name, _ = open_rows(data, split)
     row = merge_rows(rows, name, given.get("images"))
     with suppress(BadArgument):
-        if find_columns(row, given, "choice", name).choices is not None:
+        columns = find_columns(row, given, "choice", name)
+        if columns.choices and (
+            "choices" in given
+            or not PERHAPS_CHOICES.match(plain_name(columns.choices))
+            or _choose(columns, rows)
+        ):
             return "choice"
     if _has_tests(row, given, name):
         return "code"
     tasks, _ = read_tasks(data, split, given, "text")
-    kinds: Counter[str] = Counter()
+    texts: list[str] = []
     for index in range(min(len(tasks), 200)):
         with suppress(BadArgument):
-            kinds.update(map(_looks_like, unboxed_references(tasks.reference(index))))
+            texts += unboxed_references(tasks.reference(index))
+    kinds = Counter(map(_looks_like, texts))
+    if not any("\\" in text or "^" in text for text in texts):
+        kinds["text"] += kinds.pop(
+            "notation", 0
+        )  # among formulas the math grader compares it word for word too
     if kinds["text"] * 4 > kinds.total() or not kinds:
         return "text"
     return "number" if kinds["number"] and not kinds["text"] + kinds["formula"] else "math"
 
 
+def _choose(columns: Columns, rows: Any) -> bool:
+    """Return whether most answers are a letter, a text or a number of their row's choices."""
+    fit = 0
+    first = [row for row in islice(scan(rows, columns.images), 200) if isinstance(row, Mapping)]
+    for row in first:
+        for numbered in (0, 1):
+            with suppress(BadArgument):
+                read_choice(cell(row, columns.answer or ""), options(row, columns.choices or ""), numbered)
+                fit += 1
+                break
+    return 2 * fit > len(first)
+
+
 def _has_tests(row: Mapping[str, Any], given: Mapping[str, str], name: str) -> bool:
-    """Return whether a row is a program's: its tests can be read, or it has no answer beside them."""
+    """Return whether a row is a program's: its tests are read or a list, or it has no answer beside them."""
     if given.get("answer", TESTS[0]).casefold() not in TESTS:
         return False
     try:
@@ -153,18 +187,23 @@ def _has_tests(row: Mapping[str, Any], given: Mapping[str, str], name: str) -> b
     tests = columns.answer or ""
     if tests.casefold() not in TESTS or (tests == "inputs" and "outputs" not in row):
         return False
+    if isinstance(cell(row, tests), list):
+        return True  # what is wrong with its tests is told
     with suppress(BadArgument):
         class_of("code").reader(columns, (), name)(cell(row, tests), row)
         return True
     with suppress(BadArgument):
         return (find_columns(row, given, "text", name).answer or "").casefold() in SOLUTIONS
-    return True  # what is wrong with its tests is told
+    return True
 
 
 def _looks_like(text: str) -> str:
-    """Return the kind of grader that an answer looks like; formula: math, which `number` would refuse."""
+    """Return the kind of grader that an answer looks like.
+
+    It may also be formula (math, which `number` would refuse) or notation (of a date or score, or a code).
+    """
     if is_notation(text) or date(text) or _CODE.fullmatch(text.strip()):
-        return "text"
+        return "notation"
     one = False
     with suppress(BadArgument):
         one = bool(read_numbers(text))
@@ -175,7 +214,7 @@ def _looks_like(text: str) -> str:
     return "number" if one else "text" if re.search("[A-Za-z]{3}", text) else "formula"
 
 
-_CODE = re.compile(r"0\d{3,}")  # as a ZIP code; 033 may be an integer
+_CODE = re.compile(r"0(?![01]+\Z)\d{3,}")  # as a ZIP code; 033 may be an integer, and 0101 binary
 _FORMULA = re.compile(
     r"[-+]?[\d.,/]*\d[\d.,/%]*|.*(?:\$|\\[a-z]+).*|[-+*/^()=\da-z\s]*[\^=][-+*/^()=\da-z\s]*", re.DOTALL
 )

@@ -9,8 +9,8 @@ from typing import Any
 from gem.errors import BadArgument
 from gem.graders.functions import class_of
 from gem.graders.rubric import Rubric
-from gem.tasks.columns import IMAGES, Columns, find_columns
-from gem.tasks.files import BadRow, place_of, scan
+from gem.tasks.columns import FINAL_ANSWERS, IMAGES, Columns, find_columns, plain_name
+from gem.tasks.files import BadRow, MergedRow, place_of, scan
 from gem.tasks.sources import RowTasks, Source, is_empty, open_rows
 
 
@@ -50,12 +50,19 @@ def merge_rows(rows: Any, name: str, images: str | None = None) -> Mapping[str, 
     Raises:
         BadArgument: see `first_row`.
     """
-    merged: dict[str, Any] = getattr(rows, "merged", {})
+    known: MergedRow | None = getattr(rows, "merged", None)
+    merged = MergedRow() if known is None else known
     if not merged:
-        merged |= first_row(rows, name)
+        merged.update(first_row(rows, name))
+        finals = [each for each in merged if plain_name(str(each)) in FINAL_ANSWERS]
         images = images or next((each for each in merged if str(each).casefold() in IMAGES), None)
         for row in scan(rows, images):
-            for column, value in row.items() if isinstance(row, Mapping) else ():
+            if not isinstance(row, Mapping):
+                continue
+            merged.gaps.update(each for each in finals if is_empty(row.get(each)))
+            for column, value in row.items():
+                if column not in merged:
+                    merged.gaps.add(column)
                 if column not in merged or is_empty(merged[column]):
                     merged[column] = value
     return merged

@@ -221,6 +221,12 @@ TWO_ANSWERS = {"problem": "?", "answer": "We compute. So it's five hundred.", "f
         ({"question": "?", "answer": "5", "test": "quiz 1"}, "", "math", "not used: 'test'"),
         (TWO_ANSWERS, "", "math", "answer: 'final_answer'"),
         (TWO_ANSWERS, "", "math", "not used: 'answer'"),
+        (TWO_ANSWERS | {"final_answer": None, "answer": "5"}, "", "math", "answer: 'answer'"),
+        ({"question": "3+4", "op1": 3, "op2": 4, "answer": 7}, "", "math", "not used: 'op1', 'op2'"),
+        ({"question": "?", "sol1": "-2", "sol2": "2", "answer": "-2, 2"}, "", "math", "answer: 'answer'"),
+        ({"question": "?", "answer_a": "x", "answer_b": "y", "answer": "42"}, "", "math", "'answer_a'"),
+        ({"question": "?", "answer_a": "x", "answer_b": "y", "answer": "y"}, "", "choice", "'answer_a+"),
+        ({"goal": "?", "sol1": "x", "sol2": "y", "label": 0}, "question=goal", "choice", "'sol1+sol2'"),
         (
             {"question": "?", "answer": "5", "text1": "x", "text2": "y"},
             "",
@@ -234,6 +240,43 @@ def test_columns_are_found_or_named(row, given, kind, about):
     own = data_task(write("q.jsonl", [row]), columns=given)
     assert own.env == f"data:{kind}"
     assert about in own.about
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"question": "?", "answer": "5"}, {"question": "?", "answer": "6", "final_answer": "6"}],
+        [
+            {"question": "?", "answer": "5", "final_answer": "5"},
+            {"question": "?", "answer": "6", "final_answer": ""},
+        ],
+        [{"question": "?", "answer": "5", "short_answer": ["5"]}, {"question": "?", "answer": "6"}],
+    ],
+)
+def test_a_final_answer_that_some_row_lacks_hides_no_answer(rows):
+    own = data_task(write("q.jsonl", rows))
+    assert "; answer: 'answer'" in own.about
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (("0101", "1101", "0011"), "math"),
+        ((r"\frac12", "x^2", "3-5"), "math"),
+        (("5", "1994-03-14", "7"), "text"),
+        (("02134", "90210"), "text"),
+    ],
+)
+def test_codes_and_notations_have_the_text_grader_where_no_formulas_are(answers, kind):
+    assert data_task(write("q.jsonl", [{"question": "?", "answer": each} for each in answers])).env == (
+        f"data:{kind}"
+    )
+
+
+def test_lists_of_tests_that_cannot_be_read_are_told_beside_an_answer():
+    row = {"prompt": "?", "tests": [["assert f() == 1"]], "answer": "def f(): return 1"}
+    with pytest.raises(BadArgument, match="tests are list"):
+        data_task(write("q.jsonl", [row]))
 
 
 def test_tests_that_cannot_be_read_are_told_where_nothing_else_is_the_answer():
@@ -383,12 +426,16 @@ def test_a_text_that_is_a_list_among_other_answers_is_refused_where_rows_hold_li
     ],
 )
 def test_a_decimal_comma_in_a_file_with_semicolons_is_a_bad_row(answer, tmp_path):
-    fine = ("1,234", "1,234.50", "(3, 5)", "(3,5)", "[3,5)", "]3,5[", r"\{3,5\}", "1,2,3")
+    fine = (
+        *("1,234", "1,234.50", "(3, 5)", "(3,5)", "[3,5)", "]3,5[", r"\{3,5\}", "1,2,3", "{1,2}", "|1,2|"),
+        *("x_{1,2}=3", r"\log_{2,3}", r"\langle 1,2\rangle", "1,3-butadiene", "April 1,2020", "1,2 or 3"),
+        r"f(x)=\begin{cases}1,2\end{cases}",
+    )
     (tmp_path / "q.csv").write_text(
         f"question;answer\na;{answer}\n" + "".join(f"b;{each}\n" for each in fine)
     )
     with pytest.raises(
-        BadArgument, match=r"1 of 9 rows .*\n  line 2: .*one number or two\? Write [-\d]+\.\d"
+        BadArgument, match=r"1 of 18 rows .*\n  line 2: .*one number or two\? Write [-\d]+\.\d"
     ):
         DataEnv("math", tmp_path / "q.csv")
     (tmp_path / "q.csv").write_text(f'question,answer\na,"{answer}"\n')
