@@ -383,8 +383,13 @@ def _compare_notations(gold: str, answer: str) -> bool:
     """Compare dates by the day, and all else that is no calculation word for word: 2-1 is not 1-0."""
     day = number_words.date(gold)
     same_day = day is not None and day == number_words.date(strip_to_words(answer))
-    left, right = (_flatten_words(text).replace("--", "-") for text in (gold, answer))  # a dash of LaTeX
-    return same_day or left == right
+    left, right = (_NUMERAL_MARK.sub("", _flatten_words(text)) for text in (gold, answer))
+    right, _, unit = right.partition(" ")
+    bare = not unit or is_unit_or_noun(unit)
+    return same_day or (bare and left.replace("--", "-") == right.replace("--", "-"))  # a dash of LaTeX
+
+
+_NUMERAL_MARK = re.compile(r"[{}]|(?<=\d)[ ,](?=\d{3}(?!\d))")  # 1,000 is 1000
 
 
 def _compare_residues(gold: str, answer: str) -> bool | None:
