@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
-from gem.graders.stated import Statement, drop_label, is_taken_back, read_reply
+from gem.graders.mathematics.languages import AND_OR
+from gem.graders.stated import Statement, drop_label, find_corrections, read_reply
 from gem.graders.text import exact_match
 from gem.parsing import drop_invisible, strip_markup, strip_styles
 from gem.tasks.columns import Columns
@@ -36,8 +37,10 @@ _LETTER_AND_TEXT = re.compile(  # in words of which both must name the same choi
     r"\(?([A-Za-z])\)?\s*[,–—-]\s*(.*)|(.*\S)\s*(?:\(([A-Za-z])\)|[,–—-]\s*([A-Za-z]))[.)]?", re.DOTALL
 )
 _STATED_LETTER = re.compile(r"\(?([A-Z]|[a-z](?=,\s))(?![\w'])")  # a word behind "a" makes it an article
-_MORE_LETTERS = re.compile(r"(?:\W++[A-Z]\b)++\W*+(?:$|(?:and|or)\b)|\W++(?:and|or)\W++[A-Z]\b")
-_FURTHER = re.compile(r"(?<![\w.])\(?([A-Z])[.):](?=\s|\Z)|\b(?:or|and|then|if) \(?([A-Z])\b(?!')")
+_AND_OR = "|".join(AND_OR - {"&"})
+_MORE_LETTERS = re.compile(rf"(?:\W++[A-Z]\b)++\W*+(?:$|(?:{_AND_OR})\b)|\W++(?:{_AND_OR})\W++[A-Z]\b")
+_PRIMED = re.compile(r"[!¬].*|[^*'‘’].*[*'’]")  # another value than the letter, and no emphasis or quotation
+_FURTHER = re.compile(r"(?<![\w.])(?<!not )\(?([A-Z])[.):](?=\s|\Z)|\b(?:or|and|then|if) \(?([A-Z])\b(?!')")
 _SENTENCE_END = re.compile(r"[.!?;](?=\s|$)|,? (?:because|since|which)\b")
 
 
@@ -178,7 +181,7 @@ def shuffle(reference: Mapping[str, Any], rng: Random) -> dict[str, Any]:
 
 def read_letter(reply: str, choices: Sequence[str]) -> str | None:
     """Return the letter of the option that a reply chooses, None if it chooses none."""
-    parts, choices = read_reply(drop_invisible(reply)), _drop_labels(choices)
+    parts, choices = read_reply(drop_invisible(reply), of_choices=True), _drop_labels(choices)
     if parts.inside is not None:
         return _choose(parts.inside, choices) or _choose(drop_label(parts.inside), choices)
     rest = parts.text
@@ -186,7 +189,7 @@ def read_letter(reply: str, choices: Sequence[str]) -> str | None:
         stated = _read_statement(_drop_marks(statement.text), choices)
         if stated is None:
             stated = next(filter(None, (_choose(text, choices) for text in statement.readings())), None)
-        if stated and is_taken_back(_find_rest(statement, choices[ascii_uppercase.index(stated)])):
+        if stated and _is_corrected(stated, statement, choices):
             rest = statement.behind
             break
         if stated is not None:
@@ -199,6 +202,13 @@ def read_letter(reply: str, choices: Sequence[str]) -> str | None:
     labels = [label and label[1].upper() for label in (_LABELLED.match(line.strip()) for line in lines[-2:])]
     listed = len(labels) > 1 and None not in labels and "".join(map(str, labels)) in ascii_uppercase
     return None if listed else last  # it may be the last of the choices, which the reply repeats
+
+
+def _is_corrected(stated: str, statement: Statement, choices: Sequence[str]) -> bool:
+    """Return whether what stands behind a choice takes it back, or names another."""
+    texts = find_corrections(_find_rest(statement, choices[ascii_uppercase.index(stated)]))
+    named = [letter for text in texts if (letter := _choose(text, choices))]
+    return "" in texts or (named or [stated])[-1] != stated
 
 
 def _find_rest(statement: Statement, choice: str) -> str:
@@ -238,7 +248,12 @@ def _choose(text: str, choices: Sequence[str]) -> str | None:
     text = text[:2000]
     plain = _drop_marks(text).strip()
     bare = unicodedata.normalize("NFKC", plain).strip(_AROUND_LETTER).upper()
-    if len(bare) == 1 and bare in ascii_uppercase[: len(choices)] and text.strip() not in choices:
+    if (
+        len(bare) == 1
+        and not _PRIMED.fullmatch(plain)
+        and bare in ascii_uppercase[: len(choices)]
+        and text.strip() not in choices
+    ):
         return bare
     match = _LETTER.fullmatch(text.strip(" .")) or _LETTER.fullmatch(plain.strip(" ."))
     letter = match[1].upper() if match else ""

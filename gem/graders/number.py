@@ -22,7 +22,7 @@ from gem.graders.mathematics import languages, number_words
 from gem.graders.mathematics.nouns import is_unit_or_noun
 from gem.graders.mathematics.replies import final_answer
 from gem.graders.mathematics.units import read_unit
-from gem.graders.stated import LONGEST, Reply, is_taken_back, read_reply
+from gem.graders.stated import LONGEST, NOT_RIGHT, Reply, find_corrections, read_reply
 from gem.parsing import APART_SIGN, boxed, drop_invisible, strip_styles
 
 DIGITS = 400  # of one number; a longer one is not read
@@ -85,6 +85,10 @@ _OTHER_THAN = re.compile(  # a number behind these is not the one that is meant
     r"(?: (?:exactly|just))?[\s$(*:\\]*\Z",
     re.IGNORECASE,
 )
+_LINKS = re.compile(r"(?:[\s({*\\]|\b(?:be|equal|to|exactly|just|the|an?)(?=\W))*\Z")
+_NOT_OF_IT = re.compile(  # "18 is not sold"
+    r"\W{0,3}(?:\w{1,14} )?is(?: not|n['’]t) (?!(?:the|an?|correct|right|true|it|possible|valid)\b)[a-z]"
+)
 _CLAUSE_END = re.compile(r"[,;:.。，]\s?")
 _BEHIND = re.compile(  # and so is one before these
     r"[:.]\d|\.{2,}\s?\d|[\u0300-\u036f]|(?<=\b0)[xob][\da-f]| ?[万亿億만]|"  # 0.3̅, 0x1f, 5万
@@ -96,6 +100,10 @@ _LETTERS = re.compile(r"((?:[ \t~]|\\[,;:! ])*)([A-Za-z]+)([.'’]?[A-Za-z])?")
 _RATIO = re.compile(r"\\[cdt]?frac\s*\{\s*([a-zA-Z]+)\s*\}\s*\{\s*([a-zA-Z]+)\s*\}")
 _DIVIDED = re.compile(rf"\d\s?[/⁄]\s?\d|frac|{_VULGAR.pattern}")
 _NUMBER_FIRST = re.compile(r"[^\w=]*(?:[cdt]?frac\W*)?\d")
+_CALCULATION = re.compile(
+    r"\W*\d[\d.,]*\s*(?:[x×*·+]|\\(?:times|cdot)|times|plus|divided by)\s*\W?\d", re.IGNORECASE
+)
+_MOST_WORDS = 6  # of an answer before a calculation; a longer sentence begins one
 _ENDINGS = ("st", "nd", "rd", "th", "am", "pm")
 
 
@@ -158,7 +166,8 @@ def answered_number(reply: str, question: str = "", unit: str = "") -> tuple[Fra
         numbers = find_numbers(languages.write_numbers(text), question, unit)
         return (numbers[0] if len(numbers) == 1 else None), text
     numbers = find_numbers(rest, question, unit)
-    numbers = numbers or find_numbers(final_answer(rest)[0] or "", question, unit)  # in words
+    if not numbers and not NOT_RIGHT.search(rest.rpartition("\n")[2]):
+        numbers = find_numbers(final_answer(rest)[0] or "", question, unit)  # in words
     return (numbers[-1], str(numbers[-1])) if numbers and numbers[-1] is not None else (None, None)
 
 
@@ -170,16 +179,28 @@ def _find_statement(parts: Reply) -> tuple[str | None, str]:
     for statement in parts.statements[:1]:
         sentence = statement.find_sentence()
         rest = f"{statement.text[len(sentence) :]}\n{statement.behind}"
-        if is_taken_back(rest):
-            return None, rest
-        if "=" in sentence:
-            break
         numbers = find_numbers(sentence)
+        if _is_corrected(numbers, rest):
+            return None, rest
+        if "=" in sentence or _CALCULATION.match(sentence):
+            break
+        if len(numbers) > 1 and languages.TOTAL.search(rest):
+            break
+        if "=" in rest and len(sentence.split()) > _MOST_WORDS:
+            break
         if _NUMBER_FIRST.match(sentence):
             return (final_answer(parts.text)[0] if len(numbers) > 1 else None) or sentence, ""
         if len(numbers) == 1 >= len(find_numbers(sentence + rest)):
             return sentence, ""
     return None, parts.text
+
+
+def _is_corrected(numbers: list[Fraction | None], rest: str) -> bool:
+    """Return whether what stands behind numbers takes them back, or states another."""
+    texts = find_corrections(rest)
+    stated = [text for text in texts if _NUMBER_FIRST.match(text) and " is " not in text]
+    read = [numbers_of_text[0] for text in stated if (numbers_of_text := find_numbers(text))]
+    return "" in texts or (bool(read) and read[-1] not in numbers)
 
 
 def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction | None]:
@@ -223,8 +244,13 @@ def _is_part(text: str, match: re.Match[str], question: str) -> bool:
 def _is_denied(before: str, behind: str) -> bool:
     """Return whether a number is the one that a value is not, or is more or less than."""
     clause = _CLAUSE_END.split(before.rstrip("-+−$€£ "))[-1] + " "
-    denied = languages.NEGATED.search(clause) or languages.DENIED_AFTER.match(behind.lstrip(")*$ "))
-    return denied is not None or _OTHER_THAN.search(clause) is not None
+    last = _LINKS.sub("", clause).split()[
+        -1:
+    ]  # a verb behind a negation has another object: "not sold is 18"
+    denied = languages.NEGATED.search("".join(last)) or (
+        languages.DENIED_AFTER.match(behind.lstrip(")*$ ")) and not _NOT_OF_IT.match(behind)
+    )
+    return bool(denied) or _OTHER_THAN.search(clause) is not None
 
 
 def _write_plainly(text: str, unit: str) -> str:

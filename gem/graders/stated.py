@@ -17,6 +17,13 @@ from gem.parsing import boxed_or_tagged, drop_thinking, strip_markup
 
 LONGEST = 20_000  # characters at the end of a reply in which an answer is looked for
 PIECE = 2_000  # of a statement, and of what stands behind it
+_SHORTEST = 4  # words of a sentence behind an answer: "St. Louis" and "Oslo. Bergen." have less
+_BEFORE_FRAGMENTS = (".", "!", "?", ";", "—", "–")
+_PREDICATE = re.compile(
+    r"\b(?:is|are|was|were|be|been|has|had|have|can|could|will|would|did|does|do|done|it|this|that|these|they"
+    r"|he|she|we|you|i|let|see|note|as|known|called|located|named)\b|['’]s\b",
+    re.IGNORECASE,
+)
 _MOST = 5  # statements that are read
 _TURN_ENDS = (
     *("<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<end_of_turn>"),
@@ -29,34 +36,64 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _ANNOUNCED = re.compile(
-    rf"{ANNOUNCED.pattern}|\b(?:answer|option|choice)\s(?:should|must|would|will|has to)\sbe\b[*_:]*"
-    r"|\b(?:option|choice)[*_\"]*(?:\sis\b|\s?[:：=])[*_:：]*|<answer>",
+    rf"{ANNOUNCED.pattern}|\banswer\s(?:should|must|would|will|has to)\sbe\b[*_:]*|<answer>", re.IGNORECASE
+)
+_CHOICE_ANNOUNCED = re.compile(  # a problem about numbers or names may speak of options too
+    rf"{_ANNOUNCED.pattern}|\b(?:option|choice)(?:[*_\"]*(?:\sis\b|\s?[:：=])"
+    r"|\s(?:should|must|would|will|has to)\sbe\b)[*_:：]*",
     re.IGNORECASE,
 )
 _CLAUSE_END = re.compile(r"[.!?;:,\n—]|\b(?:so|thus|hence|therefore)\b", re.IGNORECASE)
 _NOT_THE_ANSWER = re.compile(  # what ends the words before "answer is" if those state no answer
-    r"(?:\b(?:wrong|incorrect|false|bad|poor|worst|other|another|alternative|tempting|common|popular|usual|naive"
-    r"|first|initial|earlier|previous|second|your|his|her|their|(?:student|user)['’]s)(?:\s\w+)?"
+    r"(?:\b(?:wrong|incorrect|false|bad|poor|worst|one|other|another|alternative|tempting|common|popular|usual"
+    r"|naive|first|initial|earlier|previous|second|his|her|their|(?:student|user)['’]s)"
+    r"(?:\s(?:possible|good|correct|plausible|final|answer))?"
     r"|\b(?:if|whether|unless|until|suppose|assume|assuming|what)(?:\sthat)?(?:\s(?:the|my|our))?(?:\s\w+)?"
-    r"|(?:\b(?:not|never|hardly|doubt|unlikely|deny)|n['’]t)(?:\s\w+){0,4})\Z",
+    r"|(?:(?:\b(?:not|never|hardly|cannot)|n['’]t)\s(?:really\s)?"
+    r"(?:think|believe|say|claim|mean|sure|certain|agree)"
+    r"|\b(?:i|we)\s(?:doubt|deny))(?:\s(?:that|if|whether))?(?:\s(?:the|my|our))?(?:\s\w+)?"
+    r"|(?:\b(?:not|never)|n['’]t)(?:\s(?:true|likely|clear|the case)\sthat)?(?:\s(?:the|my|our))?"
+    r"(?:\s(?:correct|right))?"
+    r"|\b(?:unlikely|doubtful|false)\sthat(?:\s(?:the|my|our))?(?:\s\w+)?"
+    r"|\b(?:some|others|many|people)(?:\s\w+)?\s(?:say|think|believe|claim)(?:\sthat)?(?:\sthe)?"
+    r"|/|\bper)\Z",
     re.IGNORECASE,
 )
-_DENIED = re.compile(r"\b(?:wrong|incorrect|false|not|never|other|tempting)\b|n['’]t\b")
+_DENIED = re.compile(
+    r"\b(?:wrong|incorrect|false|not|never|other|tempting|part|step|first|for one)\b|n['’]t\b"
+)
 _DETERMINER = re.compile(r"(?:\b(?:the|my|our|final|correct|right|best|only)|\A)\Z", re.IGNORECASE)
 _VERBS = ("is", "becomes", "equals")
 _SENTENCE_END = re.compile(
     r"[.!?;。！？](?=\s|\Z|[*_])|,? (?:because|since|which|as (?:it|this))\b| [—–] | \((?:as|see|since)\b"
 )
 _TAIL = re.compile(r"\s?(?:です|である|입니다|이다)[。.]?\Z")
+_BREAK = r"(?:\A|(?<!\b[A-Za-z])[.!?;—–]|\n)[\s*_]*+"
 _TAKEN_BACK = re.compile(  # not "A. No, ..." and "C: this is wrong", which explain other choices
-    r"(?:\A|(?<!\b[A-Za-z])[.!?;—–]|\n)[\s*_]*+"
-    r"(?:no(?=[\s,.:!—–-]+(?:wait|it|the|that|this|i)\b|[,.:!—–])|nope|wait|actually|hmm+|sorry|oops|correction"
-    r"|scratch that|on second thought|hold on|alternatively|maybe|perhaps|or)\b"
-    r"|(?:\A\W*(?:but\s)?(?:that|this|it)|\bi|\b(?:my|the) answer)(?:\s(?:is|was|am)|['’][sm])\s(?:\w+\s)?"
-    r"(?:wrong|incorrect|mistaken|false|unsure|not (?:right|correct|true|sure|certain))\b"
-    r"|\b(?:just as|equally) likely\b|\bi (?:doubt|retract|misread|made a mistake)\b",
+    rf"{_BREAK}(?:(?:no|wait|sorry|hmm+|actually)\W+"
+    r"(?:no|wait|(?:that|it|this)(?:['’]s| is) (?:wrong|not right))\b"
+    r"|nope|oops|correction|scratch that|on second thought)\b"
+    r"|(?:(?:\A\W*(?:but\s)?(?:that|this|it)|\bi|\b(?:my|the) answer)(?:\s(?:is|was|am)|['’][sm])\s(?:\w+\s)?"
+    r"(?:wrong|incorrect|mistaken|false|unsure|not (?:right|correct|true|sure|certain))"
+    r"|\b(?:just as|equally) likely|\bi made a mistake)(?=\s*(?:[.!?,;:\n—–]|\Z))"
+    r"|\bi (?:doubt (?:it|that|this)|retract|misread)\b",
     re.IGNORECASE,
 )
+_DOUBTED = re.compile(  # what may begin another answer, or only more words about this one
+    rf"{_BREAK}(?P<word>no(?!\. of\b)(?=[\s,.:!—–-]+(?:wait|it|the|that|this|i)\b|[,.:!—–])"
+    r"|wait|actually|hmm+|sorry|hold on"
+    r"|alternatively|on reflection|let me re\w+|maybe|perhaps|or|but|however|another|if not|failing that"
+    r"|(?:others?|alternatives?|runner-up)(?=(?: \w+){0,2} ?:)"
+    r"|nein|oder|vielleicht|non|ou|peut-être|o|tal vez|или|нет)\b",
+    re.IGNORECASE,
+)
+_SAYS = re.compile(  # up to where another answer may begin
+    r"\b(?:is|be|so|thus|hence|therefore|rather|maybe|perhaps|tal vez|vielleicht|peut-être)\b"
+    r"|['’]s\b|[=,;:—–→]",
+    re.IGNORECASE,
+)
+_PIECE_END = re.compile("[=,;:—–→]")
+_NO_IN_LAST_PLACE = re.compile(r"[^。、,，]{0,40}?(?:ではない|じゃない|ではありません|이 아|가 아|아닙)")
 _CLOSING = re.compile(
     r"(?:(?:so|thus|hence|therefore|✅|→|=>|⇒|∴|≈|[>•-] (?=\D))\s*+,?\s*+"
     r"|i (?:think|believe|guess) (?:that )?|(?:it|that|this)(?: is|['’]s) "
@@ -69,6 +106,10 @@ _IS_RIGHT = re.compile(
     r"(?:(?:the )?(?:(?:correct|right|final|best) )?(?:answer|option|choice|one)|correct|right)[.!]*",
     re.IGNORECASE,
 )
+NOT_RIGHT = re.compile(
+    r"\b(?:doubt|nobody|no one|not|(?:false|untrue|unlikely) that)\b|n['’]t\b", re.IGNORECASE
+)
+"""What denies that something is right, as in "nobody thinks it is"."""
 _LABEL = re.compile(
     r"\s*(?:the\s+)?(?:(?:final|correct)\s+)?answer(?:\s+is\b|\s*[:：=])[\s:：]*", re.IGNORECASE
 )
@@ -94,13 +135,22 @@ class Statement:
     def readings(self) -> list[str]:
         """Return the line, and its beginnings up to the end of a sentence, if nothing takes them back."""
         ends = [(len(self.text), len(self.text))]
-        ends += [end.span() for end in list(_SENTENCE_END.finditer(self.text))[:3]]
+        ends += [end.span() for end in list(_SENTENCE_END.finditer(self.text))[:3] if self._ends_at(end)]
         texts = [
             self.text[:start]
             for start, end in ends
             if not is_taken_back(self.text[end:] + "\n" + self.behind)
         ]
         return list(dict.fromkeys(_TAIL.sub("", drop_emphasis(text)) for text in texts))
+
+    def _ends_at(self, end: re.Match[str]) -> bool:
+        """Return whether more than a fragment, which may be a part of the answer, stands behind an end."""
+        behind = self.text[end.end() :].lstrip(" *_\"'”")
+        sign = end[0].strip()
+        if not behind or sign not in _BEFORE_FRAGMENTS:
+            return True
+        words = _SENTENCE_END.split(behind, maxsplit=1)[0]
+        return _PREDICATE.search(words) is not None and (sign in "—–;" or len(words.split()) >= _SHORTEST)
 
 
 @dataclass(frozen=True)
@@ -116,13 +166,13 @@ class Reply:
     """What its last line concludes in other words: "So it is Oslo."."""
 
 
-def read_reply(reply: str) -> Reply:
-    r"""Return a reply and what it says is its answer.
+def read_reply(reply: str, of_choices: bool = False) -> Reply:
+    r"""Return a reply and what it says is its answer; `of_choices` where "the option is" states it too.
 
     >>> read_reply("Let me think. The answer is Oslo. It is in Norway.").statements[0].readings()[1]
     'Oslo'
     >>> read_reply('{"answer": "Oslo"}').inside, read_reply("So it is Oslo.").closing
-    ('Oslo', 'Oslo.')
+    ('Oslo', 'Oslo')
     """
     text = drop_thinking(reply)[-LONGEST:].strip()
     while (end := next(filter(text.endswith, _TURN_ENDS), None)) is not None and text != end:
@@ -134,7 +184,8 @@ def read_reply(reply: str) -> Reply:
     inside = _read_field(plain) if inside is None else inside
     if inside is not None:
         return Reply(text, str(inside), (), None)
-    return Reply(text, None, tuple(_find_statements(plain)), _read_closing(plain.rpartition("\n")[2]))
+    statements = _find_statements(plain, _CHOICE_ANNOUNCED if of_choices else _ANNOUNCED)
+    return Reply(text, None, tuple(statements), _read_closing(plain.rpartition("\n")[2]))
 
 
 def drop_label(text: str) -> str:
@@ -149,7 +200,34 @@ def drop_emphasis(text: str) -> str:
 
 def is_taken_back(behind: str) -> bool:
     """Return whether a text behind an answer takes it back, corrects it or names another."""
-    return _TAKEN_BACK.search(behind[:PIECE]) is not None
+    behind = behind[:PIECE]
+    if _TAKEN_BACK.search(behind):
+        return True
+    return any(doubt["word"].casefold() not in ("but", "however") for doubt in _DOUBTED.finditer(behind))
+
+
+def find_corrections(behind: str) -> list[str]:
+    """Return what a text behind an answer may state in its place; an empty text where it only takes it back.
+
+    They follow "no", "wait" or "actually" in their sentence, or end the text.
+
+    >>> find_corrections(". Actually, it is 19.")[:2], find_corrections(". It is so.")
+    (['19', '19'], [])
+    """
+    behind = behind[:PIECE]
+    if _TAKEN_BACK.search(behind):
+        return [""]
+    starts = [match.end("word") for match in _DOUBTED.finditer(behind)][:_MOST]
+    sentences = [
+        re.split(r"[.!?](?=\s|\Z)|\n", behind[start:].lstrip(" .,:!"), maxsplit=1)[0] for start in starts
+    ]
+    sentences += re.split(r"[.!?](?=\s)|\n", behind.strip())[-1:] * bool(starts)
+    pieces = [
+        _PIECE_END.split(sentence[at:], maxsplit=1)[0].strip(" .!*")
+        for sentence in sentences
+        for at in (0, *[match.end() for match in _SAYS.finditer(sentence)][-_MOST:])
+    ]
+    return [_read_closing(piece) or piece for piece in pieces if piece]
 
 
 def _read_field(text: str) -> str | None:
@@ -164,9 +242,9 @@ def _read_field(text: str) -> str | None:
     return str(quoted[1:-1])
 
 
-def _find_statements(text: str) -> list[Statement]:
+def _find_statements(text: str, announced: re.Pattern[str]) -> list[Statement]:
     """Return the last statements of an answer in a text, the last first."""
-    places = [match.end() for match in _ANNOUNCED.finditer(text) if _announces(text, match)]
+    places = [match.end() for match in announced.finditer(text) if _announces(text, match)]
     at = 0
     for line in text.splitlines(keepends=True):
         at += len(line)
@@ -177,7 +255,7 @@ def _find_statements(text: str) -> list[Statement]:
         rest = text[place:].lstrip(" \t\r\n:：>*_")
         line, _, behind = rest[: 2 * PIECE].partition("\n")
         statement = Statement(drop_emphasis(line[:PIECE]), behind)
-        if statement.text and not statement.is_question():
+        if statement.text and not statement.is_question() and not _NO_IN_LAST_PLACE.match(statement.text):
             statements.append(statement)
     return statements
 
@@ -198,5 +276,5 @@ def _read_closing(line: str) -> str | None:
     line = drop_emphasis(line[-PIECE:])
     for text in (_SENTENCE_END.split(line.rstrip(".!"))[-1].strip(), line):
         if match := _IS_RIGHT.fullmatch(text) or _CLOSING.fullmatch(text):
-            return drop_emphasis(match[1])
+            return None if NOT_RIGHT.search(match[1]) else drop_emphasis(match[1])
     return None

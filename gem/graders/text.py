@@ -71,6 +71,7 @@ _HEDGED = re.compile(  # behind an answer: "But it could be Bergen."
     r"\b(?:may|might|could|also|answer|correct|think|sure)\b",
     re.IGNORECASE,
 )
+_ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s")
 _REASONED = re.compile(r"(yes|no)[,.;]? because\b.*", re.IGNORECASE | re.DOTALL)
 
 
@@ -102,7 +103,8 @@ class TextGrader(DataGrader):
         golds = unboxed_references(reference)
         readings = read_answers(read_reply(answer))
         given = readings[0]
-        right = any(exact_match(each, gold, self.official) for each in readings for gold in golds)
+        right = answer.strip() in golds  # a text may look like a field of JSON, or end like a turn
+        right = right or any(exact_match(each, gold, self.official) for each in readings for gold in golds)
         why = "exact match" if right else "different" if given else "no answer"
         value = float(right)
         if self.metric == "f1" and not right:
@@ -145,9 +147,11 @@ def read_answers(reply: Reply) -> list[str]:
 
 
 def _begins_with_item(behind: str) -> bool:
-    """Return whether a few words, no sentence, follow an answer: another item of a list."""
+    """Return whether an item of a list, or a few words that are no sentence, follow an answer."""
     lines = (line.strip() for line in behind[:PIECE].splitlines())
     first = next((line for line in lines if any(map(str.isalnum, line))), ".")
+    if ":" not in first and _ITEM.match(first):
+        return True
     return ":" not in first and not first.endswith((".", "!", "?", ")")) and len(first.split()) < 6
 
 

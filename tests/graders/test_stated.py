@@ -65,7 +65,7 @@ UNSTATED = [  # where `number` takes the last one of a reply
         "A common answer is @.",
         "If the answer is @, so be it.",
     ),
-    *("Your answer is @, which I like.", "To answer this, we note that one is @. It is not."),
+    *("His answer is @, which I like.", "To answer this, we note that one is @. It is not."),
 ]
 DENIED = [
     *(
@@ -98,6 +98,295 @@ def test_what_is_denied_doubted_or_taken_back_is_no_answer(name):
         form.replace("@", right).replace("Kyiv", other) for form in [*DENIED, *UNSTATED * (name != "number")]
     ]
     assert [reply for reply in replies if grader(reply, reference).correct] == []
+
+
+EXPLAINED = [
+    *(
+        "The answer is @.\n\nActually, Oslo has been the capital since 1814.",
+        "The answer is @. Sorry for the long explanation.",
+    ),
+    *(
+        "The answer is @.\n\nWait, let me double check: 9 * 2, so @ is right.",
+        "Answer: @\nMaybe I should explain: the north.",
+    ),
+    *(
+        "Answer: @\n\nNo, other options don't fit.",
+        "The answer is @. Perhaps surprising, but true.",
+    ),
+    *(
+        "The answer is @. Actually, many people confuse it with Kyiv.",
+        "The answer is @. Alternatively, one could use a map.",
+    ),
+    *(
+        "The answer is @.\n\nHold on to this fact.",
+        "The answer is @. No, really.",
+    ),
+    *(
+        "Answer: @\n\nNo. of letters: 4",
+        "The answer is @. I was wrong at first.",
+    ),
+    *(
+        "The answer is @. I made a mistake before.",
+        "Answer: @. This is not true for Kyiv.",
+    ),
+    *(
+        "Answer: @. That is false for the others.",
+        "Answer: @. It is wrong to choose Kyiv.",
+    ),
+    *(
+        "Answer: @\n\nNo: Kyiv is in Italy.",
+        "The answer is @ — I'm not sure why.",
+    ),
+]
+
+
+@pytest.mark.parametrize("name", ["number", "letter", "choice"])
+def test_an_explanation_takes_no_answer_back(name):
+    grader, reference, right, _ = GRADERS[name]
+    other = {"number": "20", "letter": "A"}.get(name, "Rome")
+    replies = [form.replace("@", right).replace("Kyiv", other) for form in EXPLAINED]
+    assert [reply for reply in replies if not grader(reply, reference).correct] == []
+
+
+CHOSEN = [
+    *(
+        "The answer is B. Or, in other words, Oslo.",
+        "Since A is false the answer is B.",
+    ),
+    *(
+        "Because C is wrong the answer is B.",
+        "As statement II is false the answer is B.",
+    ),
+    *(
+        "Since the statement is not true the answer is B.",
+        "I have no doubt the answer is B.",
+    ),
+    *(
+        "There is no doubt that the answer is B.",
+        "It's not difficult to see the answer is B.",
+    ),
+    *(
+        "Since it isn't Italy the correct answer is B.",
+        "As x does not change then the answer is B.",
+    ),
+    *(
+        "So your answer is B.",
+        "Here is your answer: B",
+    ),
+    *(
+        "Your final answer: B",
+        "The answer is Oslo.\n\nActually, Oslo has been the capital since 1814.",
+    ),
+    *(
+        "The only option is B.",
+        "Best choice: B",
+    ),
+    *("The most likely option is B.",),
+]
+NOT_CHOSEN = [
+    *(
+        "The answer is B. On reflection, C.",
+        "Answer: B. But it could be C.",
+    ),
+    *(
+        "The answer is B. Let me reconsider: C.",
+        "Die Antwort ist B oder A.",
+    ),
+    *(
+        "La réponse est B ou A.",
+        "La respuesta es B o A.",
+    ),
+    *(
+        "Ответ: B или A",
+        "정답은 B 또는 A",
+    ),
+    *(
+        "Die Antwort ist B. Oder A.",
+        "Die Antwort ist B. Nein, A.",
+    ),
+    *(
+        "La respuesta es B. O tal vez A.",
+        "答えはB. Osloではありません。",
+    ),
+    *(
+        "정답은 (B)이 아닙니다.",
+        "\\boxed{!B}",
+    ),
+    *(
+        "\\boxed{B'}",
+        "\\boxed{B*}",
+    ),
+    *(
+        "!B",
+        "One option is B.",
+    ),
+    *(
+        "I don't think the answer is B.",
+        "I am not certain the answer is B.",
+    ),
+    *(
+        "The answer is B.\n\nWait, it's in Italy, so A is right.",
+        "The answer is B. Actually, Rome is the answer.",
+    ),
+    *(
+        "The answer is B. Or A.",
+        "The answer is B. Maybe A.",
+    ),
+]
+COUNTED = [
+    *(
+        "The cheaper option is 5 dollars. The difference is 18.",
+        "One option is 20; the cheaper is 18.",
+    ),
+    *(
+        "Option: 3 packs\nCost: 18",
+        "The answer is 18. One option is 20 but that fails.",
+    ),
+    *(
+        "The answer is 18. The remaining choice: 20.",
+        "The price without tax is $18.",
+    ),
+    *(
+        "The number of students who are not boys is 18.",
+        "The number of eggs not sold is 18.",
+    ),
+    *(
+        "The number of days it doesn't rain is 18.",
+        "The number of students who didn't pass is 18.",
+    ),
+    *(
+        "The cost except tax is 18",
+        "The total of all but Tom is 18.",
+    ),
+    *(
+        "He did not use 18 of them.",
+        "Le prix sans taxe est 18.",
+    ),
+    *(
+        "El precio sin impuestos es 18.",
+        "Il n'y a pas 20 mais 18.",
+    ),
+    *(
+        "18 is not sold.",
+        "\\boxed{\\text{Price without tax is } 18}",
+    ),
+    *(
+        "First, the answer to part 1 is 9. Next, 9*2 = 18.",
+        "The answer to the first step is 9.\nThen 9*2=18 dollars.",
+    ),
+    *(
+        "The answer is 9. But we need dollars, so 9*2 = 18.",
+        "The answer is 9 times 2, which is 18.",
+    ),
+    *(
+        "The answer is 9 x 2, or 18.",
+        "Answer: 5 apples and 13 oranges. In total 18.",
+    ),
+    *(
+        "**Answer**\n\n25% of the apples are red, so he has 40 left. 36 / 2 = 18",
+        "24 correct answers * 2 points/answer = 48 points. 48 - 30 = 18. Total: 18",
+    ),
+    *("The answer is 18. But she has 5 left.",),
+]
+NOT_COUNTED = [
+    *(
+        "The cheaper option is 18. The difference is 5.",
+        "option: 18\nCost 20",
+    ),
+    *(
+        "First, the answer to part 1 is 18. Next, 9*2 = 9.",
+        "Some say the answer is 18. I say 20.",
+    ),
+    *(
+        "The answer is 18. Another possible answer is 20.",
+        "I doubt that eighteen is the answer.",
+    ),
+    *(
+        "Nobody thinks eighteen is correct.",
+        "It is false that eighteen is correct.",
+    ),
+    *(
+        "It's 19, but not 18",
+        "It cannot be 18.",
+    ),
+    *(
+        "The answer isn't 18.",
+        "18 is not correct.",
+    ),
+    *(
+        "Die Antwort ist nicht 18.",
+        "答えは18ではありません。",
+    ),
+    *(
+        "\\boxed{not 18}",
+        "The answer is 18. Actually, 20.",
+    ),
+]
+NAMED = [
+    *(
+        "The answer is Oslo. It is in the north.",
+        "The answer is Oslo. However, it was once small.",
+    ),
+]
+NOT_NAMED = [
+    *(
+        "One option is Oslo. I pick Bergen.",
+        "One choice is Oslo.\nBut Bergen it is.",
+    ),
+    *(
+        "Answer: Oslo\nAnother: Bergen",
+        "The answer is Oslo; Bergen.",
+    ),
+    *(
+        "The answer is Oslo. Bergen.",
+        "Answer: Oslo. Alternative: Bergen.",
+    ),
+    *(
+        "The answer is Oslo. If not, Bergen.",
+        "Answer: Oslo\nAlternative answers: Bergen, Rome",
+    ),
+    *(
+        "Some say the answer is Oslo. I say Bergen.",
+        "The answer is Oslo — Bergen",
+    ),
+    *(
+        "### Answer\n- Oslo\n- Rome and Bern and Kyiv and Paris",
+        "Oslo — Bergen",
+    ),
+    *(
+        "The answer is Oslo? Or Bergen?",
+        "The answer is Oslo! Bergen!",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "rights", "wrongs"),
+    [("letter", CHOSEN, NOT_CHOSEN), ("number", COUNTED, NOT_COUNTED), ("text", NAMED, NOT_NAMED)],
+)
+def test_words_around_an_answer_are_read_as_a_human_reads_them(name, rights, wrongs):
+    grader, reference, *_ = GRADERS[name]
+    assert [reply for reply in rights if not grader(reply, reference).correct] == []
+    assert [reply for reply in wrongs if grader(reply, reference).correct] == []
+
+
+@pytest.mark.parametrize(
+    ("gold", "reply"),
+    [
+        *(("J", "The answer is J. K. Rowling."), ("St", "The answer is St. Louis.")),
+        *(
+            ("Alien", "The answer is Alien. Resurrection"),
+            ("Star Wars", "Star Wars — The Empire Strikes Back"),
+        ),
+    ],
+)
+def test_the_beginning_of_a_name_is_not_the_name(gold, reply):
+    assert not TextGrader()(reply, gold).correct
+
+
+@pytest.mark.parametrize("text", ['{"answer": 5}', "{'answer': 'x'}", "abc</s>", "Assistant: hi"])
+def test_a_reply_that_is_the_reference_is_right(text):
+    assert TextGrader()(text, [text]).correct
 
 
 @pytest.mark.parametrize(
