@@ -312,7 +312,7 @@ def _asserts(pieces: Sequence[str], row: Mapping[str, Any], column: Any) -> Code
     imported = frozenset[str]().union(*imports)
     free, callees = find_free_names(pieces, f"{setup}\n{head}")
     for piece in pieces if tests.isolate else ():
-        check_isolation(piece, free)
+        check_isolation(piece, free, f"{setup}\n{head}")
     builtin = find_called_builtins([*whole, preamble])
     if name is None and not imported and not find_free_names(whole, preamble)[0]:
         imported = _defined_builtins(builtin, row, pieces)

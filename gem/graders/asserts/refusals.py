@@ -45,10 +45,10 @@ def check_form(form: Form) -> None:
     _refuse(form.code, _find_ends(form.tree))
 
 
-def check_isolation(code: str, free: Iterable[str]) -> None:
+def check_isolation(code: str, free: Iterable[str], preamble: str) -> None:
     """Refuse tests that wait for what stays in the submission's process, or that it could skip.
 
-    `free` are names that the tests use and do not define.
+    `free` are names that the tests use and neither they nor the preamble define.
 
     Raises:
         BadArgument: for such tests.
@@ -59,7 +59,7 @@ def check_isolation(code: str, free: Iterable[str]) -> None:
     _refuse(code, _find_skips(tree, free, derived))
     logs = () if re.search("[lL]ogger", code) else ("assertLogs",)
     _refuse(code, _find_awaited(tree, free, (*_WARNS, *logs)))
-    _refuse(code, ((why, _SHARE) for why in find_shared(tree, free)))
+    _refuse(code, ((why, _SHARE) for why in find_shared(tree, free, parse_or_empty(preamble))))
 
 
 def check_verdicts(code: str) -> None:

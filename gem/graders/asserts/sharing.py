@@ -14,21 +14,40 @@ from dataclasses import dataclass, field
 from gem.graders.python_code import Function, read_name
 
 
-def find_shared(tree: ast.Module, free: set[str]) -> Iterator[str]:
-    """Yield why tests need the submission's process; `free` are names that they use and do not define."""
-    yield from _find_subclasses(tree, free)
+def find_shared(tree: ast.Module, free: set[str], preamble: ast.Module) -> Iterator[str]:
+    """Yield why tests need the submission's process.
+
+    `free` are names that tests use and neither they nor the preamble define.
+    """
+    if not any(_imports_all(node) for each in (preamble, tree) for node in ast.walk(each)):
+        yield from _find_subclasses(tree, free)
     yield from _find_replaced(tree, free)
     yield from _find_tables(tree, free)
     yield from _find_files(tree, free)
 
 
+def _imports_all(node: ast.AST) -> bool:
+    """Return whether a statement may bind any name; that of the submission is left out before."""
+    return isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+
+
 def _find_subclasses(tree: ast.Module, free: set[str]) -> Iterator[str]:
-    """Find classes of the tests that add methods or fields to one of the submission, which are lost."""
-    for node in ast.walk(tree):
+    """Find classes of the tests that add methods or fields to one of the submission, which are lost.
+
+    One that is made nowhere, or in the expectation of an error alone, may do without them.
+    """
+    nodes = list(ast.walk(tree))
+    refused = {id(each) for node in nodes if _expects_error(node) for each in ast.walk(node)}
+    kept = [node for node in nodes if id(node) not in refused]
+    used = {read_name(node.func) for node in kept if isinstance(node, ast.Call)}
+    used |= {node.attr for node in kept if isinstance(node, ast.Attribute)}
+    for node in nodes:
         if not isinstance(node, ast.ClassDef):
             continue
         bases = [each.id for each in node.bases if isinstance(each, ast.Name) and each.id in free]
-        if bases and any(isinstance(each, Function | ast.AnnAssign) for each in node.body):
+        added = {read_name(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+        methods = {each.name for each in node.body if isinstance(each, Function)}
+        if bases and used.intersection(added | methods | ({node.name} if methods else set())):
             yield f"{node.name} extends {bases[0]} by what the submission's process does not get"
 
 
@@ -40,6 +59,11 @@ def _find_replaced(tree: ast.Module, free: set[str]) -> Iterator[str]:
         if isinstance(node, ast.Import)
         for each in node.names
     }
+    assigned = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
     for node in ast.walk(tree):
         patches, inside, name = list[ast.expr](), list[ast.stmt](), ""
         match node:
@@ -49,8 +73,9 @@ def _find_replaced(tree: ast.Module, free: set[str]) -> Iterator[str]:
                 patches, inside = [each.context_expr for each in node.items], node.body
             case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=module)) as target], value=value):
                 name = _read_dotted(target) if module in modules else ""
-                if name not in ("builtins.input", "sys.stdin", "sys.argv") and not _answers(value):
-                    name = ""
+                value = assigned.get(read_name(value), value)
+                if not (_fills(value) if name in ("sys.stdin", "sys.argv") else _answers(value)):
+                    name = name if name == "builtins.input" else ""
         if any(_calls(line, free) for line in inside):
             names = [_name_patched(each, modules) for each in patches if isinstance(each, ast.Call)]
             name = next(filter(None, names), "")
@@ -60,6 +85,14 @@ def _find_replaced(tree: ast.Module, free: set[str]) -> Iterator[str]:
 
 _SILENCED = ("builtins.print", "time.sleep", "sys.stdout", "sys.stderr")
 """What is replaced to be quick or quiet, or is the tests' in both processes."""
+
+
+def _fills(value: ast.expr) -> bool:
+    """Return whether a value has what a program can read: the text of a file, or arguments behind a name."""
+    match value:
+        case ast.Call(args=[ast.Constant(value="" | b"")]) | ast.Call(args=[]) | ast.List(elts=[] | [_]):
+            return False
+    return isinstance(value, ast.Call | ast.List | ast.BinOp)
 
 
 def _answers(value: ast.expr) -> bool:
@@ -187,7 +220,10 @@ class _Paths:
                 case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
                     self._bind(target, value)
         refused = {id(each) for node in nodes if _expects_error(node) for each in ast.walk(node)}
+        missing = {id(each) for node in nodes if _expects_no_file(node) for each in ast.walk(node)}
         for node in nodes:
+            if id(node) in missing:
+                continue
             match node:
                 case ast.Call(func=ast.Name(id=name), args=args, keywords=more) if name in self.free:
                     if id(node) not in refused:
@@ -249,6 +285,15 @@ def _expects_error(node: ast.AST) -> bool:
         case ast.With(items=[ast.withitem(context_expr=ast.Call(func=function))]):
             return read_name(function) in ("raises", "assertRaises", "assertRaisesRegex")
     return False
+
+
+def _expects_no_file(node: ast.AST) -> bool:
+    """Return whether a statement tries what ends with the error of a file that is missing."""
+    return isinstance(node, ast.Try) and any(
+        read_name(each.type) in ("FileNotFoundError", "OSError", "IOError")
+        for each in node.handlers
+        if each.type
+    )
 
 
 def _read_dotted(node: ast.expr) -> str:
