@@ -198,7 +198,7 @@ def _find_statement(parts: Reply) -> tuple[str | None, str]:
 def _is_corrected(numbers: list[Fraction | None], rest: str) -> bool:
     """Return whether what stands behind numbers takes them back, or states another."""
     texts = find_corrections(rest)
-    stated = [text for text in texts if _NUMBER_FIRST.match(text) and " is " not in text]
+    stated = filter(_NUMBER_FIRST.match, texts)
     read = [numbers_of_text[0] for text in stated if (numbers_of_text := find_numbers(text))]
     return "" in texts or (bool(read) and read[-1] not in numbers)
 

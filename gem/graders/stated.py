@@ -74,7 +74,7 @@ _TAKEN_BACK = re.compile(  # not "A. No, ..." and "C: this is wrong", which expl
     r"(?:no|wait|(?:that|it|this)(?:['’]s| is) (?:wrong|not right))\b"
     r"|nope|oops|correction|scratch that|on second thought)\b"
     r"|(?:(?:\A\W*(?:but\s)?(?:that|this|it)|\bi|\b(?:my|the) answer)(?:\s(?:is|was|am)|['’][sm])\s(?:\w+\s)?"
-    r"(?:wrong|incorrect|mistaken|false|unsure|not (?:right|correct|true|sure|certain))"
+    r"(?:wrong|incorrect|mistaken|false|not (?:right|correct|true))"
     r"|\b(?:just as|equally) likely|\bi made a mistake)(?=\s*(?:[.!?,;:\n—–]|\Z))"
     r"|\bi (?:doubt (?:it|that|this)|retract|misread)\b",
     re.IGNORECASE,
@@ -92,6 +92,7 @@ _SAYS = re.compile(  # up to where another answer may begin
     r"|['’]s\b|[=,;:—–→]",
     re.IGNORECASE,
 )
+_STOP = re.compile(r"(?<!\b[A-Z])[.!?](?=\s|\Z)|\n")  # not that of "A. Rome"
 _PIECE_END = re.compile("[=,;:—–→]")
 _NO_IN_LAST_PLACE = re.compile(r"[^。、,，]{0,40}?(?:ではない|じゃない|ではありません|이 아|가 아|아닙)")
 _CLOSING = re.compile(
@@ -218,16 +219,15 @@ def find_corrections(behind: str) -> list[str]:
     if _TAKEN_BACK.search(behind):
         return [""]
     starts = [match.end("word") for match in _DOUBTED.finditer(behind)][:_MOST]
-    sentences = [
-        re.split(r"[.!?](?=\s|\Z)|\n", behind[start:].lstrip(" .,:!"), maxsplit=1)[0] for start in starts
-    ]
-    sentences += re.split(r"[.!?](?=\s)|\n", behind.strip())[-1:] * bool(starts)
+    sentences = [_STOP.split(behind[start:].lstrip(" .,:!"), maxsplit=1)[0] for start in starts]
+    sentences += _STOP.split(behind.strip().rstrip(".!?"))[-1:] * bool(starts)
     pieces = [
         _PIECE_END.split(sentence[at:], maxsplit=1)[0].strip(" .!*")
         for sentence in sentences
         for at in (0, *[match.end() for match in _SAYS.finditer(sentence)][-_MOST:])
     ]
-    return [_read_closing(piece) or piece for piece in pieces if piece]
+    read = [_read_closing(piece) or piece for piece in pieces]
+    return [piece for piece in read if piece and " is " not in piece]  # not "A is in Italy"
 
 
 def _read_field(text: str) -> str | None:
@@ -274,7 +274,11 @@ def _announces(text: str, match: re.Match[str]) -> bool:
 def _read_closing(line: str) -> str | None:
     """Return what a line concludes without the word answer."""
     line = drop_emphasis(line[-PIECE:])
-    for text in (_SENTENCE_END.split(line.rstrip(".!"))[-1].strip(), line):
-        if match := _IS_RIGHT.fullmatch(text) or _CLOSING.fullmatch(text):
-            return None if NOT_RIGHT.search(match[1]) else drop_emphasis(match[1])
+    last = _SENTENCE_END.split(line.rstrip(".!"))[-1].strip()
+    whole = _STOP.split(line.rstrip(".!"))[-1]
+    for text in (last, line):
+        if match := _IS_RIGHT.fullmatch(text):
+            return None if NOT_RIGHT.search(whole) else drop_emphasis(match[1])
+        if match := _CLOSING.fullmatch(text):
+            return drop_emphasis(match[1])
     return None

@@ -149,6 +149,9 @@ def test_an_explanation_takes_no_answer_back(name):
 
 
 CHOSEN = [
+    *("The answer is (B). Perhaps surprisingly, (A) is not it.", "So it is B."),
+    *("The answer is B. Oslo. Actually, many people confuse it with A. Rome.", "It is B. I am not sure."),
+    "The answer is B, but I'm not sure.",
     *(
         "The answer is B. Or, in other words, Oslo.",
         "Since A is false the answer is B.",
@@ -184,6 +187,7 @@ CHOSEN = [
     *("The most likely option is B.",),
 ]
 NOT_CHOSEN = [
+    *("I doubt that B. Oslo is the answer.", "Nobody thinks B. Oslo is correct."),
     *(
         "The answer is B. On reflection, C.",
         "Answer: B. But it could be C.",
