@@ -19,11 +19,12 @@ LONGEST = 20_000  # characters at the end of a reply in which an answer is looke
 PIECE = 2_000  # of a statement, and of what stands behind it
 _SHORTEST = 4  # words of a sentence behind an answer: "St. Louis" and "Oslo. Bergen." have less
 _BEFORE_FRAGMENTS = (".", "!", "?", ";", "—", "–")
-_PREDICATE = re.compile(
+PREDICATE = re.compile(
     r"\b(?:is|are|was|were|be|been|has|had|have|can|could|will|would|did|does|do|done|it|this|that|these|they"
-    r"|he|she|we|you|i|let|see|note|as|known|called|located|named)\b|['’]s\b",
+    r"|he|she|we|you|i|let|see|note|as|known|\w+ed|became|began|won|wrote|made|took|led|means)\b|['’]s\b",
     re.IGNORECASE,
 )
+"""A word of a sentence, which an item of a list rarely has."""
 _MOST = 5  # statements that are read
 _TURN_ENDS = (
     *("<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<end_of_turn>"),
@@ -150,8 +151,11 @@ class Statement:
         sign = end[0].strip()
         if not behind or sign not in _BEFORE_FRAGMENTS:
             return True
-        words = _SENTENCE_END.split(behind, maxsplit=1)[0]
-        return _PREDICATE.search(words) is not None and (sign in "—–;" or len(words.split()) >= _SHORTEST)
+        sentence = _SENTENCE_END.split(behind, maxsplit=1)[0]
+        words = len(sentence.split())
+        if not PREDICATE.search(sentence):
+            return words >= 2 * _SHORTEST
+        return sign in "—–;" or words >= _SHORTEST
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Score
 from gem.graders.mathematics import number_words
-from gem.graders.stated import PIECE, Reply, drop_label, read_reply
+from gem.graders.stated import PIECE, PREDICATE, Reply, drop_label, read_reply
 from gem.parsing import APART_SIGN, boxed, drop_invisible, strip_markup, strip_styles
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -152,7 +152,11 @@ def _begins_with_item(behind: str) -> bool:
     first = next((line for line in lines if any(map(str.isalnum, line))), ".")
     if ":" not in first and _ITEM.match(first):
         return True
-    return ":" not in first and not first.endswith((".", "!", "?", ")")) and len(first.split()) < 6
+    return (
+        ":" not in first
+        and not first.endswith((".", "!", "?", ")"))
+        and (len(first.split()) < 6 or not PREDICATE.search(first))
+    )
 
 
 def references(reference: Any) -> list[str]:

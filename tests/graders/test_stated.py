@@ -327,6 +327,8 @@ NOT_COUNTED = [
     ),
 ]
 NAMED = [
+    "The answer is Oslo. Oslo became the capital again in 1814.",
+    "The answer is Oslo. Oslo lies at the northern end of the Oslofjord.",
     *(
         "The answer is Oslo. It is in the north.",
         "The answer is Oslo. However, it was once small.",
@@ -394,7 +396,13 @@ def test_a_reply_that_is_the_reference_is_right(text):
 
 
 @pytest.mark.parametrize(
-    "form", ["The answer is:\n@\nKyiv", "Answer: @\n\n- Kyiv\n- Bern", "Answer: @. But it could be Kyiv."]
+    "form",
+    [
+        "The answer is:\n@\nKyiv",
+        "Answer: @\n\nThe Cure, Iron Maiden and Kiss of Kyiv",
+        "Answer: @\n\n- Kyiv\n- Bern",
+        "Answer: @. But it could be Kyiv.",
+    ],
 )
 def test_a_text_among_others_is_no_answer(form):
     assert not TextGrader()(form.replace("@", "Oslo"), "Oslo").correct
