@@ -83,14 +83,15 @@ _TAKEN_BACK = re.compile(  # not "A. No, ..." and "C: this is wrong", which expl
 _DOUBTED = re.compile(  # what may begin another answer, or only more words about this one
     rf"{_BREAK}(?P<word>no(?!\. of\b)(?=[\s,.:!—–-]+(?:wait|it|the|that|this|i)\b|[,.:!—–])"
     r"|wait|actually|hmm+|sorry|hold on"
-    r"|alternatively|on reflection|let me re\w+|maybe|perhaps|or|but|however|another|if not|failing that"
+    r"|alternatively|on reflection|let me re(?:consider|think)|maybe|perhaps|or|but|however|another"
+    r"|if not|failing that"
     r"|(?:others?|alternatives?|runner-up)(?=(?: \w+){0,2} ?:)"
     r"|nein|oder|vielleicht|non|ou|peut-être|o|tal vez|или|нет)\b",
     re.IGNORECASE,
 )
 _SAYS = re.compile(  # up to where another answer may begin
     r"\b(?:is|be|so|thus|hence|therefore|rather|maybe|perhaps|tal vez|vielleicht|peut-être)\b"
-    r"|['’]s\b|[=,;:—–→]",
+    r"|['’]s\b|[=,;—–→]",
     re.IGNORECASE,
 )
 _STOP = re.compile(r"(?<!\b[A-Z])[.!?](?=\s|\Z)|\n")  # not that of "A. Rome"
@@ -224,13 +225,13 @@ def find_corrections(behind: str) -> list[str]:
         return [""]
     starts = [match.end("word") for match in _DOUBTED.finditer(behind)][:_MOST]
     sentences = [_STOP.split(behind[start:].lstrip(" .,:!"), maxsplit=1)[0] for start in starts]
-    sentences += _STOP.split(behind.strip().rstrip(".!?"))[-1:] * bool(starts)
-    pieces = [
-        _PIECE_END.split(sentence[at:], maxsplit=1)[0].strip(" .!*")
-        for sentence in sentences
-        for at in (0, *[match.end() for match in _SAYS.finditer(sentence)][-_MOST:])
+    last = _STOP.split(behind.strip().rstrip(".!?"))[-1] if starts else ""
+    texts = [
+        *sentences,
+        *(text[match.end() :] for text in (*sentences, last) for match in [*_SAYS.finditer(text)][-_MOST:]),
     ]
-    read = [_read_closing(piece) or piece for piece in pieces]
+    pieces = [_PIECE_END.split(text, maxsplit=1)[0].strip(" .!*") for text in texts]
+    read = [*(_read_closing(piece) or piece for piece in pieces), _read_closing(last.lstrip("-•> "))]
     return [piece for piece in read if piece and " is " not in piece]  # not "A is in Italy"
 
 

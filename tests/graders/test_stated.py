@@ -149,6 +149,8 @@ def test_an_explanation_takes_no_answer_back(name):
 
 
 CHOSEN = [
+    "The answer is B.\n\nAlternatives:\n- A: Italy\n- C: Switzerland",
+    "The answer is B.\n\nNo, the others are elsewhere:\nA. Rome\nC. Bern",
     *("The answer is (B). Perhaps surprisingly, (A) is not it.", "So it is B."),
     *("The answer is B. Oslo. Actually, many people confuse it with A. Rome.", "It is B. I am not sure."),
     "The answer is B, but I'm not sure.",
@@ -238,6 +240,7 @@ NOT_CHOSEN = [
     ),
 ]
 COUNTED = [
+    "The answer is 18. Let me recheck: 16 - 3 - 4 = 9 eggs.",
     *(
         "The cheaper option is 5 dollars. The difference is 18.",
         "One option is 20; the cheaper is 18.",
