@@ -211,7 +211,7 @@ def test_an_import_that_hangs_is_named(shown, monkeypatch, tmp_path, named):
             "the audit of the grader math",
         ),
         (["audit", "game:Sudoku-v0-easy"], "gem.testing.audit.audit_env", "the audit of game:Sudoku-v0-easy"),
-        (["compare", "a", "b"], "gem.cli.compare.read_run", "the episodes of both runs to be read"),
+        (["compare", "a", "b"], "gem.cli.compare.refuse_training", "the episodes of both runs to be read"),
         (["serve", "game:Sudoku-v0-easy"], "gem.serve.environments.server.EnvironmentServer", "to start"),
         (["serve-search", "world"], "gem.tools.search.open_engine", "the index of world"),
         (["store", "ls", "x"], "gem.cli.store.find_store", "gem-gym store"),

@@ -89,8 +89,8 @@ def compare_runs(
         check_picture(picture)
     if json and markdown:
         raise BadArgument("--json and --markdown are two forms of one answer; give one of them.")
-    refuse_training("compare", run_a, run_b)
     with name_wait("the episodes of both runs to be read"):
+        refuse_training("compare", run_a, run_b)
         a, b = read_run(run_a, seat), read_run(run_b, seat)
         priced = None if prices is None else Prices.read(prices)
         if priced is not None or any(run.agent.startswith("program:") for run in (a, b)):

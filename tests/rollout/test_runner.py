@@ -207,7 +207,7 @@ def test_a_batch_that_breaks_takes_only_its_own_episodes_along(drive):
     episodes = drive(jobs, agent, concurrency=8)
     assert [episode.scored for episode in episodes] == [seed != 5 for seed in range(8)]
     assert (episodes[5].error.boundary, episodes[5].error.type) == ("agent", "MemoryError")
-    assert episodes[5].error.message == "1 at a time"
+    assert episodes[5].error.message.startswith("1 at a time (test_runner.py, line ")
     assert agent.batches[:7] == [-8, 4, -4, -2, 1, -1, 2]
     wanted = drive([job for job in jobs if job.seed != 5], Counting(lambda ask: "x"))
     same([episode for episode in episodes if episode.seed != 5], wanted)
