@@ -164,7 +164,7 @@ def _audit(target: Target, episodes: int, instances: int) -> Card:
             _copying(name, played, oracle),
             _gap(played),
             _leak(deals, seeds, views, oracle),
-            _instances(distinct, instances, size, named=name_instance(env) is not None),
+            _instances(distinct, instances, size, named=name_instance(env.unwrapped) is not None),
             _survival(failed),
             *_soundness(env),
         )
@@ -260,7 +260,7 @@ def _watch(deals: Deals, seed: int, longest: int) -> tuple[list[Obs], list[Any]]
 def _identity(deals: Deals, seed: int) -> Hashable:
     """Return the identity of an instance: what the environment names, or else what it shows."""
     obs = check_obs(deals.begin(seed).obs)  # a list of parts has no hash
-    name = name_instance(deals.env)
+    name = name_instance(deals.env.unwrapped)
     return obs if name is None else name
 
 
