@@ -244,9 +244,8 @@ def _is_part(text: str, match: re.Match[str], question: str) -> bool:
 def _is_denied(before: str, behind: str) -> bool:
     """Return whether a number is the one that a value is not, or is more or less than."""
     clause = _CLAUSE_END.split(before.rstrip("-+−$€£ "))[-1] + " "
-    last = _LINKS.sub("", clause).split()[
-        -1:
-    ]  # a verb behind a negation has another object: "not sold is 18"
+    # A verb behind a negation has another object: "not sold is 18".
+    last = _LINKS.sub("", clause).split()[-1:]
     denied = languages.NEGATED.search("".join(last)) or (
         languages.DENIED_AFTER.match(behind.lstrip(")*$ ")) and not _NOT_OF_IT.match(behind)
     )

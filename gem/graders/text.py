@@ -34,9 +34,8 @@ _BETWEEN = re.compile(
     rf"(?<=\d)\^(?=[{{( \x04]+\d)|(?<=\d)[{re.escape('./:,*^' + _DASHES + _OTHERS)}]+(?=\d)"
 )
 _BETWEEN_NAMES = str.maketrans("./:,*^" + _DASHES, "\x01\x02\x03\x0e\x0f\x10" + "\x05" * len(_DASHES))
-_BETWEEN_NAMES |= {
-    ord(sign): 0xE000 + ord(sign) for sign in _OTHERS
-}  # which no text has, and nothing removes
+# characters that no text has, and nothing removes
+_BETWEEN_NAMES |= {ord(sign): 0xE000 + ord(sign) for sign in _OTHERS}
 _EXPONENT = re.compile(r"(?<=\d)[eE]([-−–+])(?=\d)")
 _MINUS = re.compile(r"([=^]\s?\{?)[-−]\s?(?=[^\W\d_])")  # of a formula: y = -x
 _RAISED = re.compile("(?<=\\d)[⁻⁰¹²³⁴-⁹]+")
@@ -137,12 +136,10 @@ def read_answers(reply: Reply) -> list[str]:
     reasoned = _REASONED.fullmatch(reply.text)
     stated = [reasoned[1]] if reasoned else [reply.closing] if reply.closing else []
     for statement in reply.statements[:1]:
-        more = _HEDGED.search(f"-{statement.text}\n{statement.behind[:PIECE]}") or _begins_with_item(
-            statement.behind
-        )
-        stated = (
-            [] if more else [text for each in statement.readings() for text in (each, strip_markup(each))]
-        )
+        stated = []
+        hedged = _HEDGED.search(f"-{statement.text}\n{statement.behind[:PIECE]}")
+        if not hedged and not _begins_with_item(statement.behind):
+            stated = [text for each in statement.readings() for text in (each, strip_markup(each))]
     return list(dict.fromkeys((reply.text, strip_styles(reply.text), *stated)))
 
 

@@ -155,9 +155,8 @@ def guess_kind(data: Source, split: str | None, given: Mapping[str, str]) -> str
             texts += unboxed_references(tasks.reference(index))
     kinds = Counter(map(_looks_like, texts))
     if not any("\\" in text or "^" in text for text in texts):
-        kinds["text"] += kinds.pop(
-            "notation", 0
-        )  # among formulas the math grader compares it word for word too
+        # among formulas the math grader compares it word for word too
+        kinds["text"] += kinds.pop("notation", 0)
     if kinds["text"] * 4 > kinds.total() or not kinds:
         return "text"
     return "number" if kinds["number"] and not kinds["text"] + kinds["formula"] else "math"

@@ -169,7 +169,7 @@ def _makes_table(value: ast.expr) -> bool:
 
 
 def _root(value: ast.expr) -> str:
-    """Return the name at the begin of an expression: f of ``f(x)["a"].b()``."""
+    """Return the name at the beginning of an expression: f of ``f(x)["a"].b()``."""
     while isinstance(value, ast.Attribute | ast.Subscript | ast.Call):
         value = value.func if isinstance(value, ast.Call) else value.value
     return read_name(value)
