@@ -347,10 +347,15 @@ def refuse_first(*faults: tuple[object, str]) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``" Did you mean 'x' or 'y'?"`` for the known names nearest to `name`, or ``""``."""
+    """Return ``" Did you mean 'x' or 'y'?"`` for the known names nearest to `name`, or ``""``.
+
+    If none is near, for up to three that begin with it.
+    """
     import difflib  # here, because `import gem` is to be light and few names are misspelt
 
-    close = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.6)
+    name, names = str(name), list(map(str, known))
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+    close = close or [longer for longer in names if len(name) > 2 and longer.startswith(name)][:3]
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

@@ -70,6 +70,7 @@ def test_an_error_crosses_a_process_border(cls):
         ("game:Soduku", ["game:Sudoku", "rg:acre"], " Did you mean 'game:Sudoku'?"),
         ("sead", ["seed", "head", "size"], " Did you mean 'seed' or 'head'?"),
         ("xyz", ["seed"], ""),
+        ("db:Bank", ["rg:acre", "db:Bank-v0-questions"], " Did you mean 'db:Bank-v0-questions'?"),
         ("", ["seed"], ""),
         ("x" * 1_000_000, ["seed"] * 300, ""),
     ],

@@ -25,6 +25,7 @@ PREDICATE = re.compile(
     re.IGNORECASE,
 )
 """A word of a sentence, which an item of a list rarely has."""
+_CONTRACTION = re.compile(r"\b(?:it|that|this|there|he|she|they|we|you|i)['’]\w", re.IGNORECASE)
 _MOST = 5  # statements that are read
 _TURN_ENDS = (
     *("<|im_end|>", "<|eot_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "</s>", "<end_of_turn>"),
@@ -153,7 +154,7 @@ class Statement:
         if not behind or sign not in _BEFORE_FRAGMENTS:
             return True
         sentence = _SENTENCE_END.split(behind, maxsplit=1)[0]
-        words = len(sentence.split())
+        words = len(sentence.split()) + len(_CONTRACTION.findall(sentence))  # "it's" is "it is"
         if not PREDICATE.search(sentence):
             return words >= 2 * _SHORTEST
         return sign in "—–;" or words >= _SHORTEST
