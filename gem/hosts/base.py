@@ -122,6 +122,8 @@ class Host(Closing, ABC):
 
     takes_states: ClassVar[bool] = True
     """Whether `set_state` takes a state that an environment returned elsewhere."""
+    forks: ClassVar[bool] = False
+    """Whether a fork of the process has environments of its own; else it must not use its parent's."""
 
     def __init__(self, call_s: float | None = None) -> None:
         """Start without environments."""
@@ -130,6 +132,7 @@ class Host(Closing, ABC):
         self._indices: set[int] = set()
         self._added = 0
         self._closed = False
+        self._born = ForeignCode.forks
         self.call_s = call_s
 
     @property
@@ -171,10 +174,9 @@ class Host(Closing, ABC):
                 environment; hosts in this process ignore it.
 
         Raises:
-            BadArgument: for an invalid recipe. EnvClosed: after close().
+            BadArgument: for an invalid recipe. EnvClosed: after close(), and in a fork of the process.
         """
-        if self._closed:
-            raise EnvClosed("the host is closed; make a new one.")
+        self._check_open()
         if not callable(recipe):
             raise BadArgument(
                 f"the recipe of env {self._added} is {recipe!r:.80}; accepted: a callable that makes an "
@@ -194,14 +196,17 @@ class Host(Closing, ABC):
         """
         self._check_idle(index)
         self._indices.discard(index)
-        self._remove(index)
+        if not self._is_parents():
+            self._remove(index)
 
     def renew(self, index: int, recipe: Recipe | None = None) -> None:
         """Close the environment at `index`; the next call makes another one, from `recipe` if given.
 
         Raises:
-            BadArgument: when there is no such index, or a call of it is in flight.
+            BadArgument: when there is no such index, or a call of it is in flight. EnvClosed: after close(),
+                and in a fork of the process.
         """
+        self._check_open()
         self._check_idle(index)
         self._renew(index, recipe)
 
@@ -222,14 +227,13 @@ class Host(Closing, ABC):
 
         Raises:
             BadArgument: for an unknown verb or index, or when a call of it is in flight.
-            EnvClosed: after close().
+            EnvClosed: after close(), and in a fork of the process.
         """
         self.submit_all([(index, verb, args, kwargs)])
 
     def submit_all(self, commands: Sequence[Command]) -> None:
         """Start several calls, with less overhead than one by one; see submit."""
-        if self._closed:
-            raise EnvClosed("the host is closed; make a new one.")
+        self._check_open()
         indices = [command[0] for command in commands]
         wanted = set(indices)
         if len(wanted) < len(indices) or not self.busy.isdisjoint(wanted) or not wanted <= self._indices:
@@ -246,8 +250,9 @@ class Host(Closing, ABC):
         After `timeout` seconds it returns those that are available, which may be none.
 
         Raises:
-            BadArgument: when fewer calls than `at_least` are in flight.
+            BadArgument: when fewer calls than `at_least` are in flight. EnvClosed: in a fork of the process.
         """
+        self._check_open()
         if not 1 <= at_least <= len(self.busy):
             raise BadArgument(
                 f"at_least is {at_least} and {len(self.busy)} calls are in flight; "
@@ -279,11 +284,15 @@ class Host(Closing, ABC):
     # -- the end
 
     def close(self) -> None:
-        """Close all environments, end all workers, drop calls in flight. Calling it twice is harmless."""
+        """Close all environments, end all workers, drop calls in flight. Calling it twice is harmless.
+
+        In a fork of the process it leaves the parent's environments and workers alone.
+        """
         if not self._closed:
             self._closed = True
             self.busy.clear()
-            self._close()
+            if not self._is_parents():
+                self._close()
 
     # -- methods that a host defines
 
@@ -310,6 +319,19 @@ class Host(Closing, ABC):
     @abstractmethod
     def _close(self) -> None:
         """Release everything, once."""
+
+    def _is_parents(self) -> bool:
+        """Whether its workers, threads or connections are those of a process of which this one is a fork."""
+        return self._born != ForeignCode.forks and not self.forks
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EnvClosed("the host is closed; make a new one.")
+        if self._is_parents():
+            raise EnvClosed(
+                "this process is a fork of the one that made these environments, which run there; make "
+                "environments here, or start the process with multiprocessing's context 'spawn'."
+            )
 
     def _check_known(self, index: int) -> None:
         if index not in self._indices:

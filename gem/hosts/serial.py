@@ -30,6 +30,8 @@ CLOSES = "close() of an environment, which has no limit of time on the host seri
 class Serial(Host):
     """A host in the caller's thread: the least overhead, and no parallel calls."""
 
+    forks = True
+
     def __init__(self, call_s: float | None = None) -> None:
         """Start without environments."""
         super().__init__(call_s)

@@ -162,7 +162,7 @@ class Threads(Host):
     def map(self, indices: Sequence[int], verb: str, *columns: Sequence[Any]) -> Mapped:
         """Run a single call in this thread, which is faster than waiting for another; see Host.map."""
         alone = len(indices) == 1 and indices[0] in self._slots and verb in VERBS
-        if not alone or self._closed or self.busy or self.call_s is not None:
+        if not alone or self._closed or self._is_parents() or self.busy or self.call_s is not None:
             return super().map(indices, verb, *columns)
         row = tuple(column[0] for column in columns)
         _, value, error = self._carry_out(self._slots[indices[0]], (indices[0], verb, row, NO_KWARGS))

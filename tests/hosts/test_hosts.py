@@ -664,6 +664,45 @@ def test_a_fork_that_leaves_its_call_ends(kind: str) -> None:
     assert ran.stdout == "exit 3 3 {}\nraise 1 1 {}\ninterrupt 1 1 {}\nreturn 0 0 {}\nclosed\n"
 
 
+FORKED = """
+import os
+from host_envs import Scripted
+from gem.errors import EnvClosed
+from gem.hosts import make_host
+if __name__ == "__main__":
+    with make_host({kind!r}, [Scripted] * 2) as host:
+        host.map([0, 1], "reset", [1, 2])
+        host.submit(0, "step", ("a",))
+        fork = os.fork()
+        for call in (host.ready, lambda: host.map([1], "step", ["b"]), lambda: host.add(Scripted)):
+            try:
+                call()
+                print("called", flush=True)
+            except EnvClosed as error:
+                print(str(error)[:14], flush=True)
+        if not fork:
+            host.remove(1)
+            host.close()
+            os._exit(0)
+        os.waitpid(fork, 0)
+        print(host.map([0, 1], "step", ["go", "go"])[1], flush=True)
+"""
+
+
+@ANY
+@pytest.mark.system
+def test_a_fork_of_the_process_leaves_its_parents_environments_alone(kind: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED.format(kind=kind)],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=DEADLINE_S * 10,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
+    )
+    in_fork = "called" if kind == "serial" else "this process i"
+    assert sorted(ran.stdout.splitlines()) == sorted([*["called"] * 3, *[in_fork] * 3, "{}"])
+
+
 @pytest.mark.system
 def test_close_ends_every_worker_thread_and_pipe() -> None:
     with filled(Processes(workers=1), [Scripted]):
