@@ -76,10 +76,8 @@ class Stream(random.Random):
     def getrandbits(self, k: int, /) -> int:
         """Return an integer of `k` random bits."""
         if k > 64:
-            bits = self.getrandbits(k % 64)
-            for _ in range(k // 64):
-                bits = bits << 64 | self.getrandbits(64)
-            return bits
+            words = [self.getrandbits(k % 64), *(self.getrandbits(64) for _ in range(k // 64))]
+            return int.from_bytes(b"".join([word.to_bytes(8, "big") for word in words]), "big")
         self._state = z = self._state + 0x9E3779B97F4A7C15 & _MASK
         z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
         z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
