@@ -25,16 +25,18 @@ def where(error: BaseException) -> str:
 def place(frames: list[FrameType], error: BaseException | None = None) -> str:
     """Return the innermost place in an author's code, of frames from the outermost to the innermost.
 
-    If there is none, it is the class whose method was called.
+    If there is none, it is the class whose method was called. A place in gem, as in a base class, is an
+    author's only where that class is gem's too.
     """
     lines = {frame: frame.f_lineno for frame in frames}
     if error is not None:  # a frame's own line goes on after the error
         lines = dict(traceback.walk_tb(error.__traceback__))
-    for frame in reversed(frames):
-        if is_authors(frame.f_code.co_filename):
-            file = os.path.basename(frame.f_code.co_filename)
-            return f"in {frame.f_code.co_name}() ({file}:{lines[frame]})"
     classes = [type(getattr(env, "unwrapped", env)) for env in map(env_of, frames) if env is not None]
+    others = bool(classes) and classes[0].__module__.partition(".")[0] != _PACKAGE.name
+    for frame in reversed(frames):
+        path = frame.f_code.co_filename
+        if is_authors(path) and not (others and Path(path).is_relative_to(_PACKAGE)):
+            return f"in {frame.f_code.co_name}() ({os.path.basename(path)}:{lines[frame]})"
     if not classes:
         return "in the environment's class"
     made = classes[0]

@@ -537,11 +537,19 @@ def threads(case: Subject) -> None:
         _same(one, other, f"seed {seed} in a thread", "state thread_safe=False in the spec, or share nothing")
 
 
+def _stated_turns(case: Subject, env: Env) -> int | None:
+    """Return the turn budget of the spec or, where that has none, of the environment; None for no budget."""
+    if case.claims and case.claims.max_turns:
+        return case.claims.max_turns
+    own = getattr(env, "max_turns", None) if env.unwrapped is env else None  # a wrapper may add turns
+    return own if type(own) is int and own > 0 else None
+
+
 @rule
 def ends(case: Subject) -> None:
     """Random play ends the episode within the turns that the task states, by termination."""
     env = case.make()
-    stated = case.claims.max_turns if case.claims else None
+    stated = _stated_turns(case, env)
     for seed in case.seeds:
         env.reset(seed=seed)
         for _ in range(stated or _PLAY_CAP):
@@ -552,7 +560,7 @@ def ends(case: Subject) -> None:
             if stated is None:
                 raise Skip(f"it states no budget, and seed {seed} did not end in {_PLAY_CAP} turns")
             raise Broken(
-                f"seed {seed} went on after the {stated} turns that its spec states",
+                f"seed {seed} went on after the {stated} turns that it states",
                 "end the episode when the turns are used up, or state the true max_turns",
             )
         cut = any(step.truncations.values()) if isinstance(step, MultiStep) else step.truncated

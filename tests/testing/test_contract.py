@@ -17,6 +17,7 @@ from gem.core import EnvWrapper, Start, Step
 from gem.envs.kit.text_game import Play, TextGame
 from gem.errors import BadAction, BadArgument, ContractBroken, NoSolver, UnknownEnv
 from gem.registry import EnvSpec
+from gem.seats import SeatedGame
 from gem.testing import RULES, EchoEnv, Fault, Faults, FaultyWrapper, Fell, check_env
 from gem.testing.faults import release
 from gem.tools.base_tool import FunctionTool
@@ -339,6 +340,17 @@ BREAKS = [
 ]
 
 
+class StatesFewerTurns(EchoEnv):
+    max_turns = 2
+
+
+def test_turns_that_a_class_states_are_its_budget():
+    broken = check_env(StatesFewerTurns, seeds=[0], rules=["ends"])
+    assert "went on after the 2 turns that it states" in str(broken)
+    added = check_env(lambda: EnvWrapper(StatesFewerTurns()), seeds=[0], rules=["ends"])
+    assert added.ok
+
+
 def test_a_class_without_an_id_needs_no_headings():
     report = check_env(NoDocstring, seeds=[0])
     assert report.ok
@@ -576,9 +588,20 @@ class WrapperForgetsSuper(EnvWrapper):
         self.letter = "a"
 
 
+class TellsAStranger(SeatedGame):
+    seats = ("x", "y")
+
+    def __init__(self):
+        super().__init__(max_turns=2)
+
+    def deal(self):
+        self.tell("z", "Say a word.")
+
+
 @pytest.mark.parametrize(
     ("target", "seen", "place"),
     [
+        (TellsAStranger, "seat is 'z'; accepted: x, y", "in deal() (test_contract.py:"),
         (MisspellsDeal, "MisspellsDeal must define deal()", "in the class MisspellsDeal (test_contract.py:"),
         (ForgetsSuper, "no attribute 'render_mode'", "super().__init__()?"),
         (MisspellsAttribute, "no attribute 'nubmer'", "in step() (test_contract.py:"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gem.envs.seats.seated_env import Mode, MultiStart, MultiStep, SeatedEnv, SeatSelector
-from gem.errors import check_count
+from gem.errors import check_argument, check_count
 from gem.record import StopReason
 
 UNREADABLE_ANSWER = "Your answer could not be read."
@@ -17,13 +17,14 @@ class SeatedGame(SeatedEnv):
 
     Subclasses define `deal` and `play`, and `random_action` and `expert_action`. `deal` and `play` send texts
     to seats (`tell`, `announce`), pay them (`pay`) and end the game (`finish`). A seat reads all its texts
-    when it acts next. `selector` holds the turn order, and `play` advances it.
+    when it acts next. `selector` holds the turn order, and `play` advances it. A game that `play` did not
+    finish in `max_turns` steps ends there, with the stop ``turn_budget`` for every seat.
     """
 
     mode: Mode = "sequential"
 
     def __init__(self, max_turns: int) -> None:
-        """Set the turn budget that the task states, in steps of the game."""
+        """Set the turn budget that the task states, in steps of the game, after which it ends."""
         check_count("max_turns", max_turns)
         self.max_turns = max_turns
         self.selector = SeatSelector(self.seats, self.mode)
@@ -42,6 +43,7 @@ class SeatedGame(SeatedEnv):
 
     def tell(self, seat: str, text: str) -> None:
         """Send text to one seat."""
+        self._check_seat(seat)
         self._news[seat].append(text)
 
     def announce(self, text: str) -> None:
@@ -51,17 +53,21 @@ class SeatedGame(SeatedEnv):
 
     def pay(self, seat: str, amount: float) -> None:
         """Add to a seat's reward for this step."""
+        self._check_seat(seat)
         self._pay[seat] += amount
 
     def note(self, seat: str, **info: Any) -> None:
         """Add to a seat's info for this step."""
+        self._check_seat(seat)
         self._infos[seat].update(info)
 
     def finish(self, stops: Mapping[str, StopReason]) -> None:
         """End the game, with a stop reason for each seat."""
+        right = isinstance(stops, Mapping) and set(stops) == set(self.seats)
+        right = right and all(isinstance(stop, StopReason) for stop in stops.values())
+        check_argument("stops", stops, right, f"a StopReason for each of {', '.join(self.seats)}")
         self._over = True
-        for seat in self.seats:
-            stop = stops[seat]
+        for seat, stop in stops.items():
             self.note(seat, success=stop is StopReason.SOLVED, stop=stop.value)
 
     def forfeit(self, seat: str, loss: float) -> None:
@@ -93,6 +99,9 @@ class SeatedGame(SeatedEnv):
         self.turn += 1
         self._clear()
         self.play(actions)
+        if not self._over and self.turn >= self.max_turns:
+            self.announce(f"The game is over after {self.turn} turns.")
+            self.finish(dict.fromkeys(self.seats, StopReason.TURN_BUDGET))
         over = self._over
         readers = self.seats if over else self.selector.acting
         return MultiStep(
@@ -102,6 +111,9 @@ class SeatedGame(SeatedEnv):
             dict.fromkeys(self.seats, False),
             self._infos,
         )
+
+    def _check_seat(self, seat: str) -> None:
+        check_argument("seat", seat, seat in self.seats, ", ".join(self.seats))
 
     def _clear(self) -> None:
         self._pay = dict.fromkeys(self.seats, 0.0)

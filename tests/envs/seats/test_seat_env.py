@@ -8,7 +8,7 @@ from gem.agents.base import BaseAgent
 from gem.envs.seats.kuhn_poker import KuhnPoker
 from gem.envs.seats.matrix_game import MatrixGame
 from gem.errors import BadAction, BadArgument, EpisodeOver, ResetNeeded
-from gem.record import Reply
+from gem.record import Reply, StopReason
 from gem.rollout import Job, rollout
 from gem.seats import SeatedGame, SeatEnv
 from gem.testing import garbage
@@ -74,6 +74,49 @@ def test_what_a_seat_is_paid_while_others_move_is_added_to_its_step():
     env = SeatEnv(Toll(max_turns=9), "a", ScriptedAgent(lambda ask: "pay"))
     env.reset(seed=0)
     assert [env.step("pay").reward for _ in range(2)] == [1.75, 1.75]
+
+
+def test_a_game_that_play_does_not_finish_ends_after_its_turns():
+    game = Toll(max_turns=3)
+    game.reset(seed=0)
+    assert not game.step({"a": "pay"}).done
+    assert not game.step({"b": "pay"}).done
+    last = game.step({"c": "pay"})
+    assert last.terminations == dict.fromkeys("abc", True)
+    assert {info["stop"] for info in last.infos.values()} == {"turn_budget"}
+    assert last.rewards["a"] == 0.25
+    assert last.obs["a"].endswith("The game is over after 3 turns.")
+
+
+def test_a_game_that_play_finishes_in_its_last_turn_keeps_its_stops():
+    game = Toll(max_turns=1)
+    game.reset(seed=0)
+    last = game.step({"a": "no"})
+    assert [last.infos[seat]["stop"] for seat in "abc"] == ["unreadable", "solved", "solved"]
+
+
+@pytest.mark.parametrize(
+    ("call", "accepted"),
+    [
+        (lambda game: game.tell("z", "hello"), "seat is 'z'; accepted: a, b, c"),
+        (lambda game: game.pay("z", 1.0), "seat is 'z'; accepted: a, b, c"),
+        (lambda game: game.note("z", move=1), "seat is 'z'; accepted: a, b, c"),
+        (lambda game: game.forfeit("z", 1.0), "seat is 'z'; accepted: a, b, c"),
+        (lambda game: game.finish({"a": StopReason.SOLVED}), "accepted: a StopReason for each of a, b, c"),
+        (lambda game: game.finish(dict.fromkeys("abcd", StopReason.SOLVED)), "for each of a, b, c"),
+        (lambda game: game.finish(dict.fromkeys("abc", "solved")), "accepted: a StopReason for each"),
+        (lambda game: game.finish(StopReason.SOLVED), "accepted: a StopReason for each"),
+    ],
+)
+def test_a_game_is_told_which_seats_and_stops_there_are(call, accepted):
+    class Wrong(Toll):
+        def play(self, moves):
+            call(self)
+
+    game = Wrong(max_turns=3)
+    game.reset(seed=0)
+    with pytest.raises(BadArgument, match=accepted):
+        game.step({"a": "pay"})
 
 
 def test_what_a_seat_is_paid_before_its_first_turn_is_added_to_its_first_step():
