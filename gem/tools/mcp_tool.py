@@ -38,6 +38,9 @@ MAX_IMAGE_BYTES = 5 * 2**20
 MAX_DESCRIPTION, MAX_SCHEMA = 4_000, 20_000
 """The most characters of a tool's description, and of its arguments' schema, to take from a server."""
 
+MAX_LEVELS = 100
+"""The most levels of lists and objects in the arguments of a call; readers of JSON end at about 200."""
+
 _PING_S = 5.0
 _NAME = re.compile(r"[\w.:/-]{1,128}")
 _INVALID_PARAMS = -32602
@@ -261,9 +264,9 @@ class MCPTool(BaseTool):
         """
         if server in self._lost:
             raise ToolError(self._lost[server])
-        session = self._session(self._servers[server])
+        session, sent = self._session(self._servers[server]), _sendable(arguments, MAX_LEVELS)
         try:
-            answer = session.call(name, arguments, self.timeout)
+            answer = session.call(name, sent, self.timeout)
         except TimeoutError as error:
             unknown = f"{name} gave no answer within {self.timeout:g} s; whether it did anything is unknown."
             if session.answers(_PING_S):
@@ -538,6 +541,23 @@ def _rule(rule: Any) -> dict[str, Any]:
     if not isinstance(kept.get("description", ""), str):
         del kept["description"]
     return kept
+
+
+def _sendable(value: Any, levels: int) -> Any:
+    """Return an argument as a message can hold it; what cannot be sent would end the session.
+
+    Raises:
+        ToolError: for lists and objects in each other on more than `levels` levels.
+    """
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if not levels:
+        raise ToolError(f"the arguments have more than {MAX_LEVELS} levels of lists and objects; use fewer.")
+    if isinstance(value, Mapping):
+        return {_sendable(key, levels): _sendable(each, levels - 1) for key, each in value.items()}
+    return [_sendable(each, levels - 1) for each in value]
 
 
 def _image(data: str, mime: str) -> Image | None:

@@ -274,6 +274,24 @@ def test_the_model_reads_a_refusal_without_the_secrets_of_the_server_alone(odd_u
     tool.close()
 
 
+@pytest.mark.parametrize("extra", ['"a\\ud800"', '{"\\ud800": [1]}', "[" * 98 + "]" * 98])
+def test_every_argument_of_an_agent_can_be_sent(odd_url, extra):
+    tool = MCPTool(odd_url)
+    action = f'<tool_call>{{"name": "add", "arguments": {{"a": 2, "b": 3, "c": {extra}}}}}</tool_call>'
+    assert said(tool, action) == "5"
+    tool.close()
+
+
+def test_an_agent_does_not_end_its_session_with_deep_arguments(odd_url):
+    tool = MCPTool(odd_url)
+    deep = f'{{"a": 2, "b": 3, "c": {"[" * 400 + "]" * 400}}}'
+    assert "more than 100 levels" in said(
+        tool, f'<tool_call>{{"name": "add", "arguments": {deep}}}</tool_call>'
+    )
+    assert said(tool, call("add", a=2, b=3)) == "5"
+    tool.close()
+
+
 def test_a_server_that_accepts_and_says_nothing_is_no_verdict():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         tool = MCPTool(f"http://127.0.0.1:{silent.getsockname()[1]}/mcp", connect_timeout=0.2)
