@@ -12,7 +12,6 @@ import atexit
 import contextlib
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
@@ -30,12 +29,12 @@ T = TypeVar("T")
 CLOSE_S = 5.0
 """Seconds that close() waits for a server to end its session."""
 
-MAX_EVENT_BYTES = 16 * 2**20
-"""The most bytes of one event of a server over HTTP."""
+MAX_MESSAGE_BYTES = 16 * 2**20
+"""The most bytes of one message of a server."""
 
 _GRACE_S = 2.0  # what handing a request to a busy loop may take beyond the request's own limit
 _MAX_PAGES = 50  # of a server's list of tools, which may not end
-_STDERR_CHARS = 500
+_HEARD_CHARS = 500
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,8 @@ class _Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         session, error = _logging.get(), record.exc_info and record.exc_info[1]
         if session is not None:
-            session.hear(f"{record.getMessage()}: {error}" if error else record.getMessage())
+            line = f"{record.getMessage()}: {error}" if error else record.getMessage()
+            session.hear(f"{' '.join(line.split()):.{_HEARD_CHARS}}\n")
 
 
 logging.getLogger("mcp").addHandler(_Log())
@@ -157,8 +157,7 @@ class McpSession:
         self.task: asyncio.Task[None]
         self.closing: asyncio.Event
         self._client: ClientSession
-        self._stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  (closed by _keep)
-        self._last_words = ""
+        self._heard = ""
         self._home = _loop()
         try:
             self._wait(self._open(connect_s), connect_s + CLOSE_S)
@@ -200,21 +199,15 @@ class McpSession:
 
     @property
     def last_words(self) -> str:
-        """The end of the standard error of a server over stdio, for error messages."""
-        with contextlib.suppress(OSError, ValueError):
-            self._stderr.seek(0, os.SEEK_END)
-            self._stderr.seek(max(0, self._stderr.tell() - _STDERR_CHARS))
-            self._last_words = self._stderr.read().strip()
-        return f" It wrote: {self._last_words}" if self._last_words else ""
+        """The end of what `hear` was told, for error messages."""
+        heard = self._heard.strip()
+        return f" It wrote: {heard}" if heard else ""
 
     # -- on the loop
 
-    def hear(self, line: str) -> None:
-        """Add a line to the standard error of the server."""
-        with contextlib.suppress(OSError, ValueError):
-            self._stderr.seek(0, os.SEEK_END)
-            self._stderr.write(f"{' '.join(line.split()):.{_STDERR_CHARS}}\n")
-            self._stderr.flush()
+    def hear(self, text: str) -> None:
+        """Keep the end of what a server writes beside its messages, and of what is wrong with these."""
+        self._heard = (self._heard + text)[-_HEARD_CHARS:]
 
     def _ask(self, request: Callable[[ClientSession], Awaitable[T]], limit_s: float) -> T:
         return self._wait(self._within(request, limit_s), limit_s + _GRACE_S)
@@ -270,8 +263,6 @@ class McpSession:
             if not opened.done():
                 opened.set_exception(_first(error))
         finally:
-            _ = self.last_words
-            self._stderr.close()
             if not opened.done():
                 opened.cancel()
 
@@ -279,14 +270,13 @@ class McpSession:
     async def _streams(self) -> AsyncIterator[Any]:
         server = self.server
         if server.command:
-            from mcp import StdioServerParameters
-            from mcp.client.stdio import stdio_client
+            from gem.tools._mcp_transports import run_program
 
-            parameters = StdioServerParameters(
-                command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
-            )
-            async with stdio_client(parameters, errlog=self._stderr) as streams:
-                yield streams
+            command = [server.command, *server.args]
+            async with run_program(
+                command, server.env, server.cwd, MAX_MESSAGE_BYTES, self.hear
+            ) as program_streams:
+                yield program_streams
             return
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
@@ -300,7 +290,7 @@ class McpSession:
         async with (
             http,
             streamable_http_client(
-                server.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES
+                server.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES
             ) as streams,
         ):
             yield streams

@@ -271,6 +271,7 @@ class MCPTool(BaseTool):
             unknown = f"{name} gave no answer within {self.timeout:g} s; whether it did anything is unknown."
             if session.answers(_PING_S):
                 raise ToolError(unknown) from error
+            session.end()  # it may keep the thread of all sessions busy
             if not self._healthy(session.server):
                 why = f"{session.server} does not answer any more.{session.last_words}"
                 raise NoVerdict(session.server.hide(why)) from error
@@ -306,9 +307,8 @@ class MCPTool(BaseTool):
                 pieces.append(f"[{part.type}, which cannot be shown]")
         if not answer.content and answer.structured_content is not None:
             pieces.append(json.dumps(answer.structured_content, ensure_ascii=False))
-        text = replace_surrogates("\n".join(pieces))  # they break tokenizers
         return ToolResult(
-            cut_middle(text, self.max_chars) or ("" if images else "[no output]"),
+            cut_middle("\n".join(pieces), self.max_chars) or ("" if images else "[no output]"),
             error=bool(answer.is_error),
             images=images,
         )
@@ -350,7 +350,8 @@ class MCPTool(BaseTool):
         try:
             tools = session.tools(self.timeout)
         except Exception as error:
-            raise NoVerdict(server.hide(f"{server} does not list its tools: {error!s:.300}")) from error
+            why = f"{server} does not list its tools: {error!s:.300}.{session.last_words}"
+            raise NoVerdict(server.hide(why)) from error
         unique: dict[str, tuple[str, str, Any]] = {}
         for tool in tools:
             if _NAME.fullmatch(tool.name):

@@ -19,13 +19,14 @@ pytest.importorskip("mcp", reason="the mcp package is not installed")
 
 import gem
 from gem.errors import BadArgument, NoVerdict, UnknownArgument
-from gem.tools import mcp_tool
+from gem.tools import _mcp_sessions, _mcp_transports, mcp_tool
 from gem.tools._mcp_sessions import McpSession
 from gem.tools.mcp_tool import MCPTool
 from gem.tools.schema import violation
 from gem.tools.tool_env_wrapper import ToolEnvWrapper
 
 NOTES = [sys.executable, "-m", "gem.tools.mcp_server.notes_mcp"]
+RAW = [sys.executable, "-S", str(Path(__file__).with_name("mcp_raw_server.py"))]
 ODD = [sys.executable, str(Path(__file__).with_name("mcp_odd_server.py"))]
 
 
@@ -360,6 +361,7 @@ def test_a_call_that_froze_its_own_server_costs_the_agent_that_server(monkeypatc
         assert valid
         assert error
         assert "takes no more calls in this episode" in text
+    assert tool._sessions["server"].closing.is_set()
     tool.close()
 
 
@@ -375,6 +377,87 @@ def test_a_frozen_server_of_all_is_no_verdict(monkeypatch):
     finally:
         ended(process)
         tool.close()
+
+
+ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [{"type": "text", "text": "%s"}]}}'
+DEEP = '{"jsonrpc": "2.0", "id": ID, "result": {"content": [], "structuredContent": {"a": %s}}}'
+
+
+@pytest.fixture
+def raw():
+    tool = MCPTool.from_local_command(RAW[0], RAW[1:], timeout=60)
+    yield lambda *lines, **asked: said(tool, call("write", lines=lines, **asked))
+    tool.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r"cut\ud83d", "cut?"),
+        (r"\ude00\ud83d\n", "??\n"),
+        (r"\ud83d \ud83d\ude00 \\ud83d", "? \N{GRINNING FACE} \\ud83d"),
+        ("caf\xe9", "caf\N{REPLACEMENT CHARACTER}"),
+    ],
+)
+def test_an_answer_with_what_is_no_text_is_read(raw, text, read):
+    assert raw(ANSWER % text) == read
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ANSWER.replace("ID", "1000") % "of another request",
+        ANSWER.replace("2.0", "1.0") % "of another protocol",
+        ANSWER[:40],
+        DEEP % ("[" * 10_000 + "]" * 10_000),
+        DEEP % ("9" * 5_000),
+    ],
+)
+def test_an_answer_that_breaks_the_protocol_is_no_verdict_at_once(raw, line):
+    with pytest.raises(NoVerdict, match=r"(?s)It wrote: .*an answer .*may have happened"):
+        raw(line)
+    with pytest.raises(NoVerdict):
+        raw(ANSWER % "of a session that has ended")
+
+
+def test_a_message_of_a_program_is_bounded(raw, monkeypatch):
+    monkeypatch.setattr(_mcp_sessions, "MAX_MESSAGE_BYTES", 400_000)
+    assert raw(ANSWER % "MANY", many=300_000).startswith("xxx")
+    with pytest.raises(NoVerdict, match="a message of more than 400,000 bytes"):
+        raw(ANSWER % "MANY", many=500_000)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MANY" * 5,
+        '{"level": "info", "error": null}',
+        '{"jsonrpc": "2.0", "method": "notifications/message", "params": [1]}',
+        '{"jsonrpc": "2.0", "id": null, "error": {"code": -32601, "message": "no such notification"}}',
+        '{"jsonrpc": "2.0", "id": 1, "result": {}}',
+    ],
+)
+def test_a_line_that_is_no_answer_is_passed_over(raw, line):
+    assert raw(line, "", ANSWER % "yes", many=100) == "yes"
+
+
+def test_only_the_end_of_a_standard_error_is_kept():
+    tool = MCPTool.from_local_command(RAW[0], RAW[1:], timeout=60)
+    assert said(tool, call("write", lines=[ANSWER % "yes"], errors=300_000)) == "yes"
+    session = tool._sessions["server"]
+    with pytest.raises(NoVerdict, match="e last words"):
+        said(tool, call("write", lines=[ANSWER[:40]], errors=300_000))
+    assert len(session.last_words) < 600
+    tool.close()
+
+
+def test_a_program_that_does_not_end_by_itself_is_ended(monkeypatch):
+    monkeypatch.setattr(_mcp_transports, "_PATIENCE_S", 0.1)
+    tool = MCPTool.from_local_command(RAW[0], RAW[1:])
+    pid = int(said(tool, call("write", stay=True)))
+    tool.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_what_a_server_says_is_cut(odd_url):

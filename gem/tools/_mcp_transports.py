@@ -1,0 +1,179 @@
+"""Programs that speak MCP on their standard input and output.
+
+The SDK's own client of such programs bounds no message, and joins a long one anew with each piece of it. It
+drops an answer that it cannot read, and the request then waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from asyncio.subprocess import SubprocessStreamProtocol
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+
+_PATIENCE_S = 2.0
+"""Seconds that a program has to end once its input is closed, and again after SIGTERM."""
+
+_GONE = anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError
+
+_HALVES = re.compile(rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)|\\u[dD][89a-fA-F]\w\w)")
+
+Receiving = MemoryObjectReceiveStream[SessionMessage]
+Sending = MemoryObjectSendStream[SessionMessage]
+
+
+def without_halves(text: bytes) -> bytes:
+    """Return JSON with a question mark for each half of a surrogate pair, as of an emoji that was cut."""
+    return _HALVES.sub(lambda match: match[0] if match[2] else match[1] + b"?", text)
+
+
+@contextlib.asynccontextmanager
+async def run_program(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    max_bytes: int,
+    hear: Callable[[str], None],
+) -> AsyncIterator[tuple[Receiving, Sending]]:
+    """Start a program, give the streams of messages from it and to it, and end it at the end.
+
+    `hear` is told what it writes that is no message. An answer that breaks the protocol ends all.
+    """
+    program = _Program(max_bytes, hear)
+    transport, _ = await asyncio.get_running_loop().subprocess_exec(
+        lambda: program, *command, env={**get_default_environment(), **env}, cwd=cwd, start_new_session=True
+    )
+    arrived, read = anyio.create_memory_object_stream[SessionMessage](0)
+    write, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(program.receive, arrived)
+        tasks.start_soon(program.send, to_send, arrived)
+        try:
+            yield read, write
+        finally:
+            with anyio.CancelScope(shield=True):
+                for stream in (read, write, to_send):
+                    stream.close()
+                await _end(transport)
+            tasks.cancel_scope.cancel()
+
+
+class _Program(SubprocessStreamProtocol):
+    """The pipes of a program, and the messages on them."""
+
+    def __init__(self, max_bytes: int, hear: Callable[[str], None]) -> None:
+        super().__init__(max_bytes, asyncio.get_running_loop())
+        self.max_bytes, self.hear = max_bytes, hear
+        self.asked: set[str] = set()
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        if fd == 2 and isinstance(data, bytes):
+            self.hear(data[-1000:].decode("utf-8", "replace"))
+        else:
+            super().pipe_data_received(fd, data)
+
+    async def receive(self, arrived: Sending) -> None:
+        """Pass the program's messages on, until it ends or breaks the protocol."""
+        assert self.stdout is not None
+        with contextlib.suppress(*_GONE):
+            async with arrived:
+                while line := await self._read_line(self.stdout):
+                    if message := self._read(line):
+                        await arrived.send(SessionMessage(message))
+                    await asyncio.sleep(0)  # other sessions come between the lines of a flood
+        while await self.stdout.read(2**16):
+            pass  # nobody listens any more, but a program that cannot write does not end
+
+    async def send(self, to_send: Receiving, arrived: Sending) -> None:
+        """Pass messages on to the program."""
+        assert self.stdin is not None
+        try:
+            async with to_send:
+                async for each in to_send:
+                    if isinstance(each.message, JSONRPCRequest):
+                        self.asked.add(str(each.message.id))
+                    text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    self.stdin.write(text.encode() + b"\n")
+                    await self.stdin.drain()
+        except _GONE:
+            await arrived.aclose()  # it takes no messages, so that no answer will come
+
+    async def _read_line(self, stdout: asyncio.StreamReader) -> bytes:
+        try:
+            return await stdout.readline()
+        except ValueError:
+            raise self._name_breach(f"a message of more than {self.max_bytes:,} bytes") from None
+
+    def _read(self, line: bytes) -> JSONRPCMessage | None:
+        """Return the message of a line, and None for a line that is none, as a banner."""
+        try:
+            message = _parse(line)
+        except ValueError as error:
+            if b'"jsonrpc"' in line and b'"method"' not in line:
+                why = " ".join(str(error).split())
+                raise self._name_breach(f"an answer that cannot be read: {why:.160}") from error
+            if text := line[:200].decode("utf-8", "replace").strip():
+                self.hear(f"a line that is no message of JSON-RPC: {text}\n")
+            return None
+        number = message.id if isinstance(message, JSONRPCResponse | JSONRPCError) else None
+        if number is not None and str(number) not in self.asked:
+            raise self._name_breach(f"an answer to no request, with the id {number!r:.60}")
+        return message
+
+    def _name_breach(self, what: str) -> ValueError:
+        """Return the error to raise, having told it first: what waits for an answer fails at once."""
+        self.hear(f"{what}.\n")
+        return ValueError(what)
+
+
+def _parse(line: bytes) -> JSONRPCMessage:
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:  # once more without what is no text
+        text = without_halves(line.decode("utf-8", "replace").encode())
+        return jsonrpc_message_adapter.validate_json(text, by_name=False)
+
+
+async def _end(transport: asyncio.SubprocessTransport) -> None:
+    """Close the input of a program, which should end it; else end it and all that it started."""
+    group = transport.get_pid()
+
+    def is_running() -> bool:
+        return transport.get_returncode() is None
+
+    if stdin := transport.get_pipe_transport(0):
+        stdin.close()
+    if await _outlasts(is_running):
+        _signal(group, signal.SIGTERM)
+        await _outlasts(lambda: _signal(group, 0))
+        _signal(group, signal.SIGKILL)
+        await _outlasts(is_running)
+    transport.close()
+
+
+async def _outlasts(is_so: Callable[[], bool]) -> bool:
+    """Wait while something is so, at most _PATIENCE_S, and return whether it still is."""
+    with anyio.move_on_after(_PATIENCE_S):
+        while is_so():
+            await anyio.sleep(0.01)
+    return is_so()
+
+
+def _signal(group: int, signum: int) -> bool:
+    """Return whether there was a process in the group to signal."""
+    try:
+        os.killpg(group, signum)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user, or not yet reaped
+    return True
