@@ -16,6 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gem.errors import needs_extra
@@ -150,7 +151,7 @@ class McpSession:
             ConnectionError: when the server cannot be started or reached.
         """
         with needs_extra("MCPTool", "mcp", "mcp"):
-            import mcp  # noqa: F401  (loaded here: in the loop's thread it would hold up every session)
+            from gem.tools import _mcp_transports  # noqa: F401  (in the loop's thread it would hold up all)
         self.server = server
         self.handlers: dict[str, Any] = dict(handlers or {})
         self.pid = os.getpid()
@@ -268,10 +269,10 @@ class McpSession:
 
     @contextlib.asynccontextmanager
     async def _streams(self) -> AsyncIterator[Any]:
+        from gem.tools._mcp_transports import check_answer, run_program
+
         server = self.server
         if server.command:
-            from gem.tools._mcp_transports import run_program
-
             command = [server.command, *server.args]
             async with run_program(
                 command, server.env, server.cwd, MAX_MESSAGE_BYTES, self.hear
@@ -285,7 +286,10 @@ class McpSession:
             self._home.ssl = httpx2.create_ssl_context()
         # A client of its own: cookies, too, are state.
         http = httpx2.AsyncClient(
-            headers=dict(server.headers), timeout=httpx2.Timeout(30.0, read=None), verify=self._home.ssl
+            headers={"Accept-Encoding": "identity", **server.headers},
+            timeout=httpx2.Timeout(30.0, read=None),
+            verify=self._home.ssl,
+            event_hooks={"response": [partial(check_answer, max_bytes=MAX_MESSAGE_BYTES)]},
         )
         async with (
             http,

@@ -1,13 +1,14 @@
-"""Programs that speak MCP on their standard input and output.
+"""What the SDK's transports of MCP lack: bounds, and errors in place of waiting.
 
-The SDK's own client of such programs bounds no message, and joins a long one anew with each piece of it. It
-drops an answer that it cannot read, and the request then waits for ever.
+Its client of programs bounds no message, joins a long one anew with each piece, and drops an answer that it
+cannot read, whose request then waits for ever. Its client over HTTP bounds events, but no answers in JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from asyncio.subprocess import SubprocessStreamProtocol
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import anyio
+import httpx2
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
@@ -133,6 +135,51 @@ class _Program(SubprocessStreamProtocol):
         """Return the error to raise, having told it first: what waits for an answer fails at once."""
         self.hear(f"{what}.\n")
         return ValueError(what)
+
+
+async def check_answer(response: httpx2.Response, max_bytes: int) -> None:
+    """Bound an answer over HTTP, replace halves of surrogate pairs, and let JSON answer its own request.
+
+    A hook of an httpx2 client, which asks for no compression; a compressed answer is left as it is.
+    """
+    if isinstance(response.stream, httpx2.AsyncByteStream) and "content-encoding" not in response.headers:
+        response.stream = _Answer(response, response.stream, max_bytes)
+
+
+class _Answer(httpx2.AsyncByteStream):
+    """The body of an answer, given on line by line if it is a stream of events, else as a whole."""
+
+    def __init__(self, response: httpx2.Response, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
+        self.body, self.max_bytes, self.request = body, max_bytes, response.request
+        self.has_events = response.headers.get("content-type", "").startswith("text/event-stream")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in self.body:
+            end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1 if self.has_events else 0
+            if end:
+                yield without_halves(b"".join([*pieces, piece[:end]]))
+                pieces, size = [], 0
+            pieces.append(piece[end:])
+            size += len(piece) - end
+            if size > self.max_bytes:
+                error = httpx2.SSEError if self.has_events else httpx2.StreamError
+                raise error(f"an answer of more than {self.max_bytes:,} bytes")
+        rest = b"".join(pieces)
+        yield without_halves(rest if self.has_events else _number_as_asked(rest, self.request.content))
+
+    async def aclose(self) -> None:
+        await self.body.aclose()
+
+
+def _number_as_asked(answer: bytes, request: bytes) -> bytes:
+    """Return an answer with the id of its request, whose only answer it is; the SDK does so for events."""
+    with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+        message, number = json.loads(answer), json.loads(request)["id"]
+        if message["jsonrpc"] and message.get("id") != number:
+            return json.dumps({**message, "id": number}).encode()
+    return answer
 
 
 def _parse(line: bytes) -> JSONRPCMessage:

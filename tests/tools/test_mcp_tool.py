@@ -460,6 +460,43 @@ def test_a_program_that_does_not_end_by_itself_is_ended(monkeypatch):
         os.kill(pid, 0)
 
 
+@pytest.fixture(scope="module", params=["json", "events"])
+def raw_url(request):
+    process = subprocess.Popen([*RAW, request.param], stdout=subprocess.PIPE, text=True)
+    yield process.stdout.readline().strip()
+    ended(process)
+
+
+@pytest.fixture
+def raw_http(raw_url):
+    tool = MCPTool(raw_url, timeout=60)
+    yield lambda line, **asked: said(tool, call("write", lines=[line], **asked))
+    tool.close()
+
+
+def test_an_answer_over_http_with_what_is_no_text_is_read(raw_http):
+    assert raw_http(ANSWER % r"cut\ud83d \ud83d\ude00 \\ud83d") == "cut? \N{GRINNING FACE} \\ud83d"
+
+
+def test_an_answer_over_http_is_the_one_to_its_request(raw_http):
+    assert raw_http(ANSWER.replace("ID", "1000") % r"yes\ud800") == "yes?"
+
+
+@pytest.mark.parametrize("line", [ANSWER[:40], DEEP % ("[" * 10_000 + "]" * 10_000), DEEP % ("9" * 5_000)])
+def test_an_answer_over_http_that_breaks_the_protocol_is_no_verdict(raw_http, line):
+    with pytest.raises(NoVerdict, match="Failed to parse"):
+        raw_http(line)
+
+
+def test_an_answer_over_http_is_bounded(raw_url, monkeypatch):
+    monkeypatch.setattr(_mcp_sessions, "MAX_MESSAGE_BYTES", 400_000)
+    tool = MCPTool(raw_url, timeout=60)
+    assert said(tool, call("write", lines=[ANSWER % "MANY"], many=300_000)).startswith("xxx")
+    with pytest.raises(NoVerdict, match="an answer of more than 400,000 bytes"):
+        said(tool, call("write", lines=[ANSWER % "MANY"], many=500_000))
+    tool.close()
+
+
 def test_what_a_server_says_is_cut(odd_url):
     tool = MCPTool(odd_url, max_chars=200)
     text = said(tool, call("flood", size=1_000_000))
