@@ -33,7 +33,8 @@ CLOSE_S = 5.0
 MAX_MESSAGE_BYTES = 16 * 2**20
 """The most bytes of one message of a server."""
 
-_GRACE_S = 2.0  # what handing a request to a busy loop may take beyond the request's own limit
+_GRACE_S = 10.0  # what handing a request to a busy loop may take beyond the request's own limit
+_SLICES = 20  # of a limit: what keeps the loop from its work for a while costs a request one of them
 _MAX_PAGES = 50  # of a server's list of tools, which may not end
 _HEARD_CHARS = 500
 
@@ -227,11 +228,14 @@ class McpSession:
     async def _within(self, request: Callable[[ClientSession], Awaitable[T]], limit_s: float) -> T:
         answer = asyncio.ensure_future(request(self._client))
         try:
-            await asyncio.wait({answer, self.task}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            if self.task.done():
-                raise ConnectionError("the session has ended")
+            for _ in range(_SLICES):
+                await asyncio.wait(
+                    {answer, self.task}, timeout=limit_s / _SLICES, return_when=asyncio.FIRST_COMPLETED
+                )
+                if answer.done():
+                    return answer.result()
+                if self.task.done():
+                    raise ConnectionError("the session has ended")
             raise TimeoutError(f"no answer within {limit_s:g} s")
         finally:
             answer.cancel()
@@ -284,9 +288,11 @@ class McpSession:
 
         if self._home.ssl is None:
             self._home.ssl = httpx2.create_ssl_context()
+        headers = httpx2.Headers(dict(server.headers))
+        headers["Accept-Encoding"] = "identity"
         # A client of its own: cookies, too, are state.
         http = httpx2.AsyncClient(
-            headers={"Accept-Encoding": "identity", **server.headers},
+            headers=headers,
             timeout=httpx2.Timeout(30.0, read=None),
             verify=self._home.ssl,
             event_hooks={"response": [partial(check_answer, max_bytes=MAX_MESSAGE_BYTES)]},

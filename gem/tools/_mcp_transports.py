@@ -140,10 +140,10 @@ class _Program(SubprocessStreamProtocol):
 async def check_answer(response: httpx2.Response, max_bytes: int) -> None:
     """Bound an answer over HTTP, replace halves of surrogate pairs, and let JSON answer its own request.
 
-    A hook of an httpx2 client, which asks for no compression; a compressed answer is left as it is.
+    A hook of a client that asks for no compression: a compressed answer fails, as it may grow at will.
     """
-    if isinstance(response.stream, httpx2.AsyncByteStream) and "content-encoding" not in response.headers:
-        response.stream = _Answer(response, response.stream, max_bytes)
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _Answer(response, response.stream, max_bytes)
 
 
 class _Answer(httpx2.AsyncByteStream):
@@ -151,11 +151,14 @@ class _Answer(httpx2.AsyncByteStream):
 
     def __init__(self, response: httpx2.Response, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self.body, self.max_bytes, self.request = body, max_bytes, response.request
-        self.has_events = response.headers.get("content-type", "").startswith("text/event-stream")
+        self.has_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+        self.encoding = response.headers.get("content-encoding", "identity")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         pieces: list[bytes] = []
         size = 0
+        if self.encoding != "identity":
+            raise self._name_failure(f"an answer encoded as {self.encoding!r:.40}, which was not asked for")
         async for piece in self.body:
             end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1 if self.has_events else 0
             if end:
@@ -164,20 +167,23 @@ class _Answer(httpx2.AsyncByteStream):
             pieces.append(piece[end:])
             size += len(piece) - end
             if size > self.max_bytes:
-                error = httpx2.SSEError if self.has_events else httpx2.StreamError
-                raise error(f"an answer of more than {self.max_bytes:,} bytes")
+                raise self._name_failure(f"an answer of more than {self.max_bytes:,} bytes")
         rest = b"".join(pieces)
         yield without_halves(rest if self.has_events else _number_as_asked(rest, self.request.content))
 
     async def aclose(self) -> None:
         await self.body.aclose()
 
+    def _name_failure(self, what: str) -> Exception:
+        """Return the error by which the SDK's client fails the request."""
+        return httpx2.SSEError(what) if self.has_events else httpx2.StreamError(what)
+
 
 def _number_as_asked(answer: bytes, request: bytes) -> bytes:
     """Return an answer with the id of its request, whose only answer it is; the SDK does so for events."""
     with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
         message, number = json.loads(answer), json.loads(request)["id"]
-        if message["jsonrpc"] and message.get("id") != number:
+        if "method" not in message and message.get("id") != number:
             return json.dumps({**message, "id": number}).encode()
     return answer
 

@@ -4,6 +4,7 @@ In the lines of a call, ID stands for the number of its request, and MANY for as
 The argument `json` or `events` lets it listen over HTTP, print its address and answer so.
 """
 
+import gzip
 import http.server
 import json
 import os
@@ -46,6 +47,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         kind = "text/event-stream" if sys.argv[1] == "events" else "application/json"
         self.send_response(200 if body else 202)
         self.send_header("Content-Type", kind)
+        if self.path == "/gzip":
+            self.send_header("Content-Encoding", "gzip")
+            body = gzip.compress(body)
         self.end_headers()
         if body and sys.argv[1] == "events":
             body = b"".join(b"data: %s\n\n" % line for line in body.splitlines())

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -494,6 +495,23 @@ def test_an_answer_over_http_is_bounded(raw_url, monkeypatch):
     assert said(tool, call("write", lines=[ANSWER % "MANY"], many=300_000)).startswith("xxx")
     with pytest.raises(NoVerdict, match="an answer of more than 400,000 bytes"):
         said(tool, call("write", lines=[ANSWER % "MANY"], many=500_000))
+    tool.close()
+
+
+def test_a_compressed_answer_is_not_read(raw_url):
+    with pytest.raises(NoVerdict, match="encoded as 'gzip', which was not asked for"):
+        MCPTool(f"{raw_url}gzip").offered()
+
+
+def test_what_keeps_the_thread_of_all_sessions_costs_no_call(odd_url, monkeypatch):
+    async def hold_up(*arguments):
+        time.sleep(1.5)  # as a long answer does that another session reads
+        return await send(*arguments)
+
+    send = _mcp_sessions._call
+    monkeypatch.setattr(_mcp_sessions, "_call", hold_up)
+    tool = MCPTool(odd_url, timeout=1.0)
+    assert said(tool, call("add", a=2, b=3)) == "5"
     tool.close()
 
 
