@@ -571,7 +571,8 @@ def _value(value: Any) -> str:
 
 
 def _machine(machine: Mapping[str, str | int]) -> str:
-    return f"{machine.get('processor', '?')}, {machine.get('cores', '?')} cores, {machine.get('system', '?')}"
+    processor, cores, system = (machine.get(name, "?") for name in ("processor", "cores", "system"))
+    return f"{processor}, {cores} cores, {system}" + (f", in {machine['dtype']}" if "dtype" in machine else "")
 
 
 def _code(text: str) -> str:

@@ -84,7 +84,8 @@ class Run:
     `figures` are those of `random` play, `before` RL, `after` it, `greedy` and the solver (`optimum`); and of
     the `best` held-out weights and `best_greedy`, where these are others. `curve` has the means of the
     metrics of `CURVE` over up to `POINTS` parts of the training, with the episodes and CPU seconds at their
-    ends. `transfer` has the results on other environments. `no_verdict` training episodes were left out.
+    ends. `machine` says too in which dtype a language model was computed. `transfer` has the results on other
+    environments. `no_verdict` training episodes were left out.
     `cpu_s` are those of the process that trains: measuring, warm-up, training. Iterations that an
     interruption lost, and programs that tools start, are not included.
     """

@@ -115,7 +115,7 @@ def _result(job: Job, config: TrainConfig, watcher: Watcher) -> Run:
             name: _elsewhere(config, TrainConfig.from_json(other)) for name, other in job.transfer.items()
         },
         versions=versions(job.commits),
-        machine=machine(),
+        machine=machine() | ({} if config.model == "tiny" else {"dtype": run.read_config(trust=True).dtype}),
         curve=thin_curve(history),
     )
 

@@ -105,7 +105,9 @@ class Learner:
     """A policy's model and its optimiser.
 
     For parameters of less than 32 bits the optimiser updates float32 copies beside the model: bfloat16 would
-    lose small steps.
+    lose small steps. The model gets the copies rounded up or down by chance, so that it has small steps on
+    average: the nearest bfloat16 of a weight is the old one until many steps together reach half of the
+    distance to the next. The chance is the same in each process and after a resumption.
     """
 
     moved = False
@@ -357,9 +359,14 @@ class Learner:
 
     @torch.no_grad()
     def _spread(self) -> None:
-        for parameter, master in zip(self.parameters, self._masters, strict=True):
-            if parameter is not master:
-                parameter.copy_(master)
+        """Give the model its float32 copies, rounded."""
+        copies = [pair for pair in zip(self.parameters, self._masters, strict=True) if pair[0] is not pair[1]]
+        if not copies:
+            return
+        state = next(iter(self.optimiser.state.values()))
+        chance = torch.Generator(copies[0][1].device).manual_seed(int(state["step"]))
+        for parameter, master in copies:
+            parameter.copy_(round_by_chance(master, parameter.dtype, chance))
 
     # -- what a checkpoint holds
 
@@ -388,6 +395,18 @@ class Learner:
         with torch.no_grad():
             for master, stored in zip(copies, state["masters"], strict=True):
                 master.copy_(stored)
+
+
+def round_by_chance(values: Tensor, dtype: torch.dtype, chance: torch.Generator) -> Tensor:
+    """Round float32 values to one of their two neighbours in bfloat16, whose mean is the value.
+
+    Another dtype gets the nearest values. Source: Gupta et al., arXiv 1502.02551, section 3.
+    """
+    if dtype is not torch.bfloat16:
+        return values.to(dtype)
+    bits = values.view(torch.int32)  # bfloat16 is the upper half of float32
+    drawn = torch.randint(1 << 16, bits.shape, generator=chance, device=bits.device, dtype=torch.int32)
+    return drawn.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).to(dtype)
 
 
 def _store_values(values: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:

@@ -69,7 +69,7 @@ def a_run(after=0.5, *, curve=(0.1, 0.2, 0.3), cpu_s=10.0, error=None, **others)
         episodes=96,
         figures={name: figures(value) for name, value in reached.items() if value is not None},
         versions={"gem": "0.1.0", "commit": "abc", "torch": "2", "python": "3"},
-        machine={"processor": "A processor", "cores": 2, "system": "Linux"},
+        machine={"processor": "A processor", "cores": 2, "system": "Linux", "dtype": "float32"},
         curve={
             "episodes": [float(32 * (i + 1)) for i in range(len(curve))],
             "cpu_s": [float(i) for i in range(len(curve))],

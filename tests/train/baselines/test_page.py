@@ -60,7 +60,7 @@ def test_a_page_has_question_verdict_table_and_settings(study):
     assert "- one, second, seed 2: `it 'broke' <b> | badly`" in text
     assert "| variant | first | `lr = 0.5` |" in text
     assert '| variant | second | `env_kwargs = {"reward": "sparse"}` |' in text
-    assert "- Machine: A processor, 2 cores, Linux\n" in text
+    assert "- Machine: A processor, 2 cores, Linux, in float32\n" in text
     assert "- 36 CPU seconds in all, of" in text
 
 

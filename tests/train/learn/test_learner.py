@@ -19,7 +19,7 @@ from gem.tokens.rows import Row
 from gem.train.learn import learner as module
 from gem.train.learn import parallel
 from gem.train.learn.batch import Target, Weighted, collate, microbatches
-from gem.train.learn.learner import Critic, GradientNotFinite, Learner, Settings, load_weights, weights
+from gem.train.learn.learner import Critic, GradientNotFinite, Learner, Settings, load_weights, weights, round_by_chance
 from gem.train.learn.policy import Base, CausalPolicy, TinyPolicy, checkpoint_layers, freeze_below
 from gem.train.learn.steps import REFERENCE_LOGPROB, penalise
 
@@ -249,7 +249,27 @@ def test_steps_smaller_than_a_bfloat16_are_not_lost():
     assert min(moved) > 1e-6
     name = "model.layers.0.self_attn.q_proj.weight"
     same = (before[name] == policy.model.state_dict()[name]).float().mean()
-    assert same > 0.9  # most of these weights could not have moved by themselves
+    assert same > 0.9  # the nearest bfloat16 of all of these weights is still the old one
+    wanted = torch.cat([(b - a).flatten() for a, b in zip(masters, learner.state()["masters"], strict=True)])
+    weights = torch.cat([parameter.detach().float().flatten() for parameter in learner.parameters])
+    given = weights - torch.cat([master.flatten() for master in masters])
+    assert float(given @ wanted / (wanted @ wanted)) == pytest.approx(1.0, abs=0.1)  # on average they moved
+
+
+def test_rounding_by_chance_is_right_on_average():
+    values = torch.tensor([1.0, -1.0, 0.0, 1 + 2**-9, -1 - 2**-10, 3e-41, 0.1])
+    draws = [
+        round_by_chance(values, torch.bfloat16, torch.Generator().manual_seed(seed)).float()
+        for seed in range(2000)
+    ]
+    rounded = torch.stack(draws)
+    assert (rounded[:, :3] == values[:3]).all()  # what bfloat16 has is kept
+    assert set(rounded[:, 3].tolist()) == {1.0, 1 + 2**-7}
+    assert set(rounded[:, 4].tolist()) == {-1.0, -1 - 2**-7}
+    assert torch.allclose(rounded.mean(0), values, atol=5e-4)
+    again = round_by_chance(values, torch.bfloat16, torch.Generator().manual_seed(7))
+    assert torch.equal(again.float(), draws[7])
+    assert torch.equal(round_by_chance(values, torch.float16, torch.Generator()), values.half())
 
 
 def test_in_bfloat16_gradients_of_passes_are_added_in_float32():
