@@ -572,7 +572,9 @@ def _value(value: Any) -> str:
 
 def _machine(machine: Mapping[str, str | int]) -> str:
     processor, cores, system = (machine.get(name, "?") for name in ("processor", "cores", "system"))
-    return f"{processor}, {cores} cores, {system}" + (f", in {machine['dtype']}" if "dtype" in machine else "")
+    return f"{processor}, {cores} cores, {system}" + (
+        f", in {machine['dtype']}" if "dtype" in machine else ""
+    )
 
 
 def _code(text: str) -> str:

@@ -19,7 +19,15 @@ from gem.tokens.rows import Row
 from gem.train.learn import learner as module
 from gem.train.learn import parallel
 from gem.train.learn.batch import Target, Weighted, collate, microbatches
-from gem.train.learn.learner import Critic, GradientNotFinite, Learner, Settings, load_weights, weights, round_by_chance
+from gem.train.learn.learner import (
+    Critic,
+    GradientNotFinite,
+    Learner,
+    Settings,
+    load_weights,
+    round_by_chance,
+    weights,
+)
 from gem.train.learn.policy import Base, CausalPolicy, TinyPolicy, checkpoint_layers, freeze_below
 from gem.train.learn.steps import REFERENCE_LOGPROB, penalise
 
