@@ -31,6 +31,7 @@ from gem.naming import (
     load_named,
     name_in_file,
     unknown_file,
+    without_digest,
 )
 from gem.plugins import load, load_point, points
 from gem.specs import (
@@ -77,6 +78,7 @@ __all__ = [
 
 PLUGIN_GROUP = "gem.envs"
 
+IS_TOOL = "gem.tools.base_tool:is_tool"
 TOOL_WRAPPER = "gem.tools.tool_env_wrapper:ToolEnvWrapper"
 WRAPPER_FACTORY = "gem.wrappers.wrapper_factory:wrapper_fn"
 """The function that makes a wrapper by name, as a path: this module does not import the wrappers."""
@@ -739,8 +741,32 @@ class Maker:
             seed = task.seed if seed is None else seed
         env = _make_env(self.spec, kwargs, seed)
         for wrapper in wrappers:
-            env = find_wrapper(wrapper)(env)
+            env = _wrap(env, wrapper)
         return env
+
+
+def _wrap(env: Env, wrapper: Wrapper) -> Env:
+    """Put a wrapper around an environment.
+
+    Raises:
+        BadArgument: for a result that does not hold it: another environment would be played under its name.
+    """
+    made = find_wrapper(wrapper)(env)
+    if not _holds(made, env):
+        name = wrapper if isinstance(wrapper, str) else getattr(wrapper, "name", repr(wrapper))
+        raise BadArgument(
+            f"the wrapper {without_digest(name)} made {made!r:.80}, which does not hold the environment that "
+            "it was given; accepted: an EnvWrapper around it."
+        )
+    return made
+
+
+def _holds(made: object, env: Env) -> bool:
+    """Return whether an environment is another one, or has it as an attribute or inside of one."""
+    return made is env or (
+        isinstance(made, Env)
+        and any(_holds(each, env) for each in vars(made).values() if isinstance(each, Env))
+    )
 
 
 def claims_of(maker: Maker) -> EnvSpec:
@@ -763,11 +789,11 @@ def _spec_for(what: AnyEnv) -> EnvSpec:
     except UnknownEnv as unknown:
         if what.entry_point is None:
             try:
-                _load_maker(what.spec)
+                _check_made_by(what.spec)
             except BadArgument:
                 raise unknown from None
         else:
-            _load_maker(what.entry_point)
+            _check_made_by(what.entry_point)
         return EnvSpec(what.spec, what.entry_point or what.spec)
 
 
@@ -802,36 +828,56 @@ def find_wrapper(wrapper: Wrapper) -> Callable[[Env], Env]:
     fn: Callable[..., Env]
     if ":" not in wrapper.name:
         fn = load(WRAPPER_FACTORY)(wrapper.name)
-    elif hasattr(entry := load(place), "tool_settings"):  # marked by gem.tools.tool
+    elif load(IS_TOOL)(entry := load(place)):
         fn = partial(_give_tool, entry, wrapper.name)
     else:
-        fn = _load_maker(place)
+        _check_wraps(entry, without_digest(wrapper.name))
+        fn = entry
     return partial(fn, **restore_value(wrapper.kwargs))
 
 
-def _give_tool(function: Callable[..., Any], name: str, env: Env, **kwargs: Any) -> Env:
-    """Return `env` with a function marked as a tool; it is stored by the function's name."""
-    wrapper = cast(EnvWrapper, load(TOOL_WRAPPER)(env, [function], **kwargs))
+def _give_tool(tool: Any, name: str, env: Env, **kwargs: Any) -> Env:
+    """Return `env` with a tool; it is stored by the tool's name."""
+    wrapper = cast(EnvWrapper, load(TOOL_WRAPPER)(env, [tool], **kwargs))
     wrapper._made_by = name, kwargs
     return wrapper
 
 
-def _load_maker(name: str) -> Callable[..., Env]:
-    """Return what a task names: an environment class, a wrapper class, or a function that returns one.
+def _check_wraps(entry: Any, name: str) -> None:
+    """Refuse what is no wrapper, before it is called.
 
     Raises:
-        BadArgument: for anything else, before it is called.
+        BadArgument: with what it is, and what is missing.
     """
-    if not isinstance(name, str):
-        raise BadArgument(f"a task names {name!r:.80}; accepted: 'module:name'.")
-    entry = load(name)
-    if not _makes_env(entry):
+    if isinstance(entry, type):
+        if not issubclass(entry, EnvWrapper):
+            what = "environments" if issubclass(entry, Env) else "other objects"
+            raise BadArgument(
+                f"{name} is a class of {what}; accepted: a subclass of gem.EnvWrapper, or of "
+                "gem.tools.BaseTool."
+            )
+    elif not callable(entry):
+        raise BadArgument(f"{name} is {entry!r:.80}; accepted: a wrapper or a tool.")
+    elif not _makes_env(entry):
         raise BadArgument(
-            f"a task names {name!r}, which is no environment, wrapper or tool; accepted: their classes, "
-            "functions that are annotated as returning one (`-> Env`), and for a tool a function with "
-            "@gem.tools.tool. A registered entry point may be any callable."
+            f"{name} is a function that is marked neither as a tool nor as a wrapper: put @gem.tools.tool "
+            "above a tool; annotate a function that returns a wrapped environment with `-> Env`."
         )
-    return cast(Callable[..., Env], entry)
+
+
+def _check_made_by(place: str) -> None:
+    """Refuse what a task names as its environment, if it is none, before it is called.
+
+    Raises:
+        BadArgument: for all but a class of environments and a function that says that it returns one.
+    """
+    if not isinstance(place, str):
+        raise BadArgument(f"a task names {place!r:.80}; accepted: 'module:name'.")
+    if not _makes_env(load(place)):
+        raise BadArgument(
+            f"a task names {without_digest(name_in_file(place))!r}, which is no environment; accepted: a "
+            "subclass of gem.Env, or a function that is annotated as returning one (`-> Env`)."
+        )
 
 
 def print_envs(family: str | None = None) -> None:

@@ -161,7 +161,9 @@ class Rebuildable:
     """The arguments that may hold passwords or keys: they are never stored."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Remember the arguments."""
+        """Remember the arguments. Raises UnknownArgument for any, in a class without ``__init__``."""
+        if (args or kwargs) and cls.__init__ is object.__init__:  # which takes anything where __new__ does
+            raise UnknownArgument(f"{cls.__name__}() has no __init__ and takes no arguments.")
         self = super().__new__(cls)
         self._init = (args, kwargs)
         return self

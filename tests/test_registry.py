@@ -394,6 +394,46 @@ def test_what_names_an_environment_does_so_at_every_door(env):
     assert registry.name_env(env) == name
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        (HERE, "EchoEnv is a class of environments; accepted: a subclass of gem.EnvWrapper"),
+        ("fractions:Fraction", "is a class of other objects"),
+        ("json:dumps", "is a function that is marked neither as a tool nor as a wrapper"),
+        ("math:pi", "is 3.14.*; accepted: a wrapper or a tool"),
+    ],
+)
+def test_what_is_no_wrapper_is_refused_before_it_is_called(name, why):
+    with pytest.raises(BadArgument, match=why):
+        Maker(GUESS, {}, (name,))
+
+
+@pytest.mark.parametrize("wrapper", [lambda env: EchoEnv(), lambda env: None, lambda env: env.seed])
+def test_a_wrapper_that_drops_its_environment_is_refused(wrapper):
+    with pytest.raises(BadArgument, match="does not hold the environment that it was given"):
+        gem.make_vec(GUESS, num_envs=1, wrappers=[wrapper])
+
+
+def test_a_wrapper_may_hold_its_environment_in_any_attribute():
+    class Around(EchoEnv):
+        def __init__(self, game):
+            super().__init__()
+            self.game = game
+
+    assert Maker(GUESS, {}, (lambda env: Around(EnvWrapper(env)),))().game.unwrapped.spec.id == GUESS
+    assert Maker(GUESS, {}, (lambda env: env,))().spec.id == GUESS
+
+
+def test_a_class_without_init_takes_no_arguments():
+    class Bare(Env):
+        pass
+
+    Bare()
+    for make in (lambda: Bare(1), lambda: Bare(turns=3)):
+        with pytest.raises(UnknownArgument, match=r"Bare\(\) has no __init__ and takes no arguments"):
+            make()
+
+
 def test_a_maker_of_a_maker_adds_keywords_and_wrappers():
     inner = Maker(GUESS, {"max_turns": 3, "max_number": 9}, (EnvWrapper,))
     outer = Maker(inner, {"max_turns": 4}, (EnvWrapper,))

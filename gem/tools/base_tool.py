@@ -357,6 +357,12 @@ def is_marked(value: object) -> bool:
     return inspect.isroutine(value) and isinstance(getattr(value, SETTINGS, None), dict)
 
 
+def is_tool(value: object) -> bool:
+    """Return whether a value is a tool or a tool's class, or a function with ``@tool``."""
+    upstream = (callable(getattr(value, name, None)) for name in ("execute_action", "instruction_string"))
+    return isinstance(value, BaseTool) or is_marked(value) or all(upstream)
+
+
 def tools_in_class(owner: object) -> list[FunctionTool]:
     """Return the methods of an object that are marked with ``@tool``, in the order of their definition.
 

@@ -15,7 +15,7 @@ from gem.core import Env, EnvWrapper, Start, Step, shared_names
 from gem.errors import BadArgument, EpisodeOver, NoVerdict, check_least, did_you_mean
 from gem.record import StopReason
 from gem.tasks.base import Task
-from gem.tools.base_tool import SETTINGS, BaseTool, FunctionTool, ToolResult, is_marked
+from gem.tools.base_tool import SETTINGS, BaseTool, FunctionTool, ToolResult, is_marked, is_tool
 from gem.tools.calls import Found, find, marks_of
 
 MAX_REFUSED_TURNS = 5
@@ -65,14 +65,14 @@ class ToolEnvWrapper(EnvWrapper):
         tool_execute_error_reward: float = 0.0,
         max_tool_uses: int = 10,
     ) -> None:
-        """Wrap `env`; a tool is a BaseTool, a function with ``@tool``, or one in upstream's style.
+        """Wrap `env`; a tool is a BaseTool, its class, a function with ``@tool``, or one in upstream's style.
 
         Raises:
             BadArgument: without tools, for two of the same name or tag, for one with a name or tag that the
                 environment has itself, or a negative `max_tool_uses`.
         """
         super().__init__(env)
-        if isinstance(tools, BaseTool | str) or not all(map(_is_tool, tools)):
+        if isinstance(tools, BaseTool | str) or not all(map(is_tool, tools)):
             raise BadArgument(
                 f"tools is {tools!r:.80}; accepted: a list of tools, each a gem.tools.BaseTool, a function "
                 "with @gem.tools.tool, or with execute_action and instruction_string."
@@ -458,18 +458,17 @@ def _without_fences(tool: BaseTool, answer_marks: Collection[str]) -> BaseTool:
 
 
 def _as_tool(tool: Any) -> BaseTool:
+    if isinstance(tool, type):
+        try:
+            tool = tool()
+        except TypeError as error:
+            raise BadArgument(
+                f"the tool {tool.__name__} cannot be made without arguments: {error}. Accepted: a class that "
+                "needs none, or an object of it."
+            ) from error
     if isinstance(tool, BaseTool):
         return tool
     return FunctionTool(tool, **getattr(tool, SETTINGS)) if is_marked(tool) else AdoptedTool(tool)
-
-
-def _is_tool(tool: Any) -> bool:
-    methods = ("execute_action", "instruction_string")
-    return (
-        isinstance(tool, BaseTool)
-        or is_marked(tool)
-        or all(callable(getattr(tool, name, None)) for name in methods)
-    )
 
 
 def _speaks_upstream(tool: BaseTool) -> bool:

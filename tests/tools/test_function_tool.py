@@ -273,7 +273,7 @@ def test_native_and_text_calls_read_the_same_and_the_task_is_made_again():
 
 
 FILE = '''
-from gem.tools import tool
+from gem.tools import BaseTool, ToolResult, tool
 
 @tool(timeout=5)
 async def shout(word: str) -> str:
@@ -283,6 +283,21 @@ async def shout(word: str) -> str:
 def plain(word: str) -> str:
     """Say a word."""
     return word
+
+class Count(BaseTool):
+    name = "count"
+
+    def call(self, word: str) -> str:
+        """Count the letters of a word.
+
+        Args:
+            word: the word.
+        """
+        return ToolResult(str(len(word)))
+
+class Picky(Count):
+    def __init__(self, language):
+        super().__init__()
 '''
 
 
@@ -297,12 +312,23 @@ def test_a_tool_of_a_file_is_named_like_a_wrapper(tmp_path):
     again = gem.make(task)
     again.reset(seed=0)
     assert again.step(write("", [ToolCall("1", "shout", '{"word": "a"}')])).obs == "<output>\nA\n</output>"
-    with pytest.raises(
-        BadArgument, match=r"plain', which is no environment, wrapper or tool; .*@gem\.tools\.tool"
-    ):
+    with pytest.raises(BadArgument, match=r"^loud\.py:plain is a function .*@gem\.tools\.tool"):
         Maker("game:Sudoku-v0-easy", {}, tool_wrappers([f"{path}:plain"]))
     with pytest.raises(BadArgument, match=r"tool .*gone\.py"):
         fix_wrapper(f"{tmp_path}/gone.py:shout", "tool")
+
+
+def test_the_class_of_a_tool_is_named_like_a_function(tmp_path):
+    path = tmp_path / "loud.py"
+    path.write_text(FILE)
+    name = fix_wrapper(f"{path}:Count", "tool")
+    for env in (find_wrapper(name)(EchoEnv()), gem.make(task_of(find_wrapper(name)(EchoEnv())))):
+        env.reset(seed=0)
+        assert (
+            env.step(write("", [ToolCall("1", "count", '{"word": "abc"}')])).obs == "<output>\n3\n</output>"
+        )
+    with pytest.raises(BadArgument, match=r"the tool Picky cannot be made without arguments: .*'language'"):
+        find_wrapper(fix_wrapper(f"{path}:Picky"))(EchoEnv())
 
 
 def test_a_file_of_somebody_else_may_not_name_a_tool(tmp_path):
