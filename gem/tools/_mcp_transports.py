@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 _PATIENCE_S = 2.0
-"""Seconds that a program has to end once its input is closed, and again after SIGTERM."""
+"""Seconds that a program has to end once its input is closed, and it and what it started after SIGTERM."""
 
 _GONE = anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError
 
@@ -197,28 +197,23 @@ def _parse(line: bytes) -> JSONRPCMessage:
 
 
 async def _end(transport: asyncio.SubprocessTransport) -> None:
-    """Close the input of a program, which should end it; else end it and all that it started."""
+    """Close the input of a program, which should end it, and then end it and what it started."""
     group = transport.get_pid()
-
-    def is_running() -> bool:
-        return transport.get_returncode() is None
-
     if stdin := transport.get_pipe_transport(0):
         stdin.close()
-    if await _outlasts(is_running):
-        _signal(group, signal.SIGTERM)
-        await _outlasts(lambda: _signal(group, 0))
+    await _wait_while(lambda: transport.get_returncode() is None)
+    if _signal(group, signal.SIGTERM):
+        await _wait_while(lambda: _signal(group, 0))
         _signal(group, signal.SIGKILL)
-        await _outlasts(is_running)
+    await _wait_while(lambda: transport.get_returncode() is None)
     transport.close()
 
 
-async def _outlasts(is_so: Callable[[], bool]) -> bool:
-    """Wait while something is so, at most _PATIENCE_S, and return whether it still is."""
+async def _wait_while(is_so: Callable[[], bool]) -> None:
+    """Wait while something is so, at most _PATIENCE_S."""
     with anyio.move_on_after(_PATIENCE_S):
         while is_so():
             await anyio.sleep(0.01)
-    return is_so()
 
 
 def _signal(group: int, signum: int) -> bool:

@@ -461,6 +461,13 @@ def test_a_program_that_does_not_end_by_itself_is_ended(monkeypatch):
         os.kill(pid, 0)
 
 
+def test_what_a_program_started_ends_with_it():
+    tool = MCPTool.from_local_command(RAW[0], RAW[1:])
+    pid = int(said(tool, call("write", lines=[ANSWER % "PID"], start=True)))
+    tool.close()
+    assert not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 @pytest.fixture(scope="module", params=["json", "events"])
 def raw_url(request):
     process = subprocess.Popen([*RAW, request.param], stdout=subprocess.PIPE, text=True)
