@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
+import math
+import unittest
 from collections import Counter
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
 from unittest.mock import Mock
 
 import pytest
 
 from gem.graders.asserts import read_tester
 from gem.graders.asserts.lending import is_lendable, is_lendable_name
+from gem.graders.asserts.values import VALUES, Garbled, find_library_class, make_value
 
 
 class Thing:
@@ -71,3 +77,27 @@ def test_the_tester_is_one_module_of_its_parts():
     names.update(node.name for node in once if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
     assert names["Tester"] == names["Server"] == names["BINARY"] == 1
     assert not [name for name, times in names.items() if times > 1]
+
+
+def test_values_of_the_library_are_made_of_numbers_and_text_alone():
+    zone = timezone(timedelta(hours=1), "x")
+    values = [
+        Decimal("1.5"),
+        Fraction(1, 3),
+        zone,
+        datetime(2020, 1, 2, 3, tzinfo=zone, fold=1),
+        range(1, 9, 2),
+    ]
+    for value in (*values, date(2020, 1, 2), time(3), slice(None, (1, Thing()))):
+        module, name = type(value).__module__, type(value).__name__
+        assert make_value(module, name, *VALUES[module, name](value)) == value
+        if name != "slice":
+            for part in (Thing(), type("Int", (int,), {})(3), type("Str", (str,), {})("3"), 1.5, True):
+                with pytest.raises(Garbled, match=f"a {name} of what none is made of"):
+                    make_value(module, name, part)
+
+
+def test_no_class_of_the_testing_tools_is_found_under_another_module(monkeypatch):
+    monkeypatch.setattr(math, "SkipTest", unittest.SkipTest, raising=False)
+    assert find_library_class("math", "SkipTest") is find_library_class("unittest.case", "SkipTest") is None
+    assert find_library_class("decimal", "Decimal") is Decimal

@@ -185,6 +185,8 @@ class {name}{base}:
     def __call__(self, *given, **named): return True
     def __sub__(self, other): return 0
     __rsub__ = __add__ = __radd__ = __sub__
+    def __mul__(self, other): return self
+    __rmul__ = __mul__
     def __abs__(self): return 0
     shape = (2, 1)
     equals = __eq__
@@ -208,6 +210,7 @@ CLAIMS = [
     ("builtins", "int", "assert isinstance(f(), int)"),
     ("unittest.mock", "_ANY", "from unittest.mock import ANY\nassert isinstance(f(), type(ANY))"),
     ("tests", "Own", "class Own: pass\nclass Sub(Own): pass\nassert isinstance(f(), Sub)"),
+    ("numbers", "Rational", "from fractions import Fraction\nassert Fraction(1, 2) < f()"),
     ("uuid", "UUID", "import uuid\nassert isinstance(f(), uuid.UUID)\nassert f() == uuid.UUID(int=3)"),
 ]  # fmt: skip
 
@@ -217,6 +220,49 @@ def test_an_object_that_names_a_librarys_class_is_equal_to_nothing(judge, module
     if module in ("pandas", "numpy"):
         pytest.importorskip(module)
     assert judge(_CLAIM.format(module=module, name=name, base=""), [test]) in ("WA", "RE")
+
+
+COUNTS = """
+from collections import Counter
+class Count(Counter):
+    def __getitem__(self, key): return 1
+    def __sub__(self, other): return 0
+    __rsub__ = __sub__
+def f(): return Count("ab")
+"""
+COUNTED = ["Counter('abc') == f()", "f() == Counter('abc')", "f() >= Counter('abc')", "Counter('abc') <= f()", "not Counter('abc') - f()"]  # fmt: skip
+
+
+@pytest.mark.parametrize("test", COUNTED)
+def test_a_subclass_of_counter_is_compared_by_what_it_holds(judge, test):
+    right = COUNTS.replace("return 1", "return self.get(key, 0)")
+    tests = f"from collections import Counter\nassert {test}"
+    assert judge(COUNTS, [tests]) == "WA"
+    assert judge(right, [tests.replace("abc", "ab")]) == "AC"
+
+
+FORGED = """
+class Box{base}:
+    def __eq__(self, other): return True
+    def __sub__(self, *other): return 0
+    __hash__, __rsub__, __abs__ = None, __sub__, __sub__
+    def take(self): return self
+def kinds(): return Box
+def forge():
+    kind = type(isinstance.__self__)
+    old = kind.encode_object
+    kind.encode_object = lambda self, value, *rest: {parts}
+"""
+FORGERIES = {
+    "a class as an object": ("", "{**old(self, value, *rest), **({'h': self.number_of(value)} if value is Box else {})}", "kinds()() == 6"),
+    "an object as a class": ("(int)", "{'K': self.number_of(value)} if type(value) is Box else old(self, value, *rest)", "abs(b.take() - 6) < 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "parts", "test"), FORGERIES.values(), ids=FORGERIES)
+def test_a_forged_message_makes_no_object_decide(judge, base, parts, test):
+    code, tests = FORGED.format(base=base, parts=parts), f"b = Box()\nforge()\nassert {test}"
+    assert judge(code, [tests], {"classes": ["Box"]}) == "RE"
 
 
 @pytest.mark.parametrize(

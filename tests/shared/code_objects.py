@@ -169,7 +169,7 @@ case.assertSequenceEqual([V], [6]) is None; case.assertTupleEqual((V,), (6,)) is
 """Asserts that hold if an object is equal to the tests' own data."""
 
 COMPUTATIONS = """
-abs(V - 6) < 1e-9; abs(6 - V) < 1e-9; V - 6 == 0; 6 - V == 0; not V - 6; V ^ 6 == 0; V % 6 == 0; V / 6 == 0; V // 6 == 0; divmod(V, 6) == 0; V & 6 == 0; V | 6 == 0
+abs(V - 6) < 1e-9; abs(V - 6) <= 1e-9 * abs(V); abs(6 - V) < 1e-9; V - 6 == 0; 6 - V == 0; not V - 6; V ^ 6 == 0; V % 6 == 0; V / 6 == 0; V // 6 == 0; divmod(V, 6) == 0; V & 6 == 0; V | 6 == 0
 V ** 1 == 0; V * 1 == 0; V + 0 == 0; 0 + V == 0; V << 1 == 0; V @ 1 == 0; operator.isub(V, 6) == 0; operator.ixor(V, 6) == 0
 float(V - 6) == 0; int(V - 6) == 0; round(V - 6, 6) == 0; bool(V - 6) is False; complex(V - 6) == 0; -(V - 6) == 0; +(V - 6) == 0; ~(V - 6) == 0; [0][V - 6] == 0
 str(V - 6) == '0'; repr(V - 6) == '0'; f'{V - 6}' == '0'; format(V - 6, '.2f') == '0'; str(V + 6) == '6'; '%s' % (V - 6) == '0'; len(V - 6) == 0

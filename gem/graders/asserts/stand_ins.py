@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 import sys
@@ -173,12 +174,17 @@ def is_instance(thing: Any, kinds: Any, /) -> bool:
     The class of a stand-in may be one of a library, or derive from one. Only the tests are told so: the
     library would take the stand-in for an object of its own, and ask it to decide.
     """
-    if isinstance(thing, kinds):
+    return isinstance(thing, kinds) or is_subclass(type(thing), kinds)
+
+
+def is_subclass(kind: Any, kinds: Any, /) -> bool:
+    """Return whether a class derives from another, for the tests' own `issubclass`; see `is_instance`."""
+    if issubclass(kind, kinds):
         return True
-    bases = type(thing).__mro__ if isinstance(type(thing), Stand) else ()
+    bases = kind.__mro__ if isinstance(kind, Stand) else ()
     names = [vars(base)["_gem_library"] for base in bases if "_gem_library" in vars(base)]
-    classes = [kind for kind in itertools.starmap(find_library_class, names) if kind is not None]
-    return any(not issubclass(kind, OF_BASES) and issubclass(kind, kinds) for kind in classes)
+    classes = [each for each in itertools.starmap(find_library_class, names) if each is not None]
+    return any(not issubclass(each, OF_BASES) and issubclass(each, kinds) for each in classes)
 
 
 def _check_known(name: str) -> None:
@@ -275,9 +281,9 @@ def _binary(operation: str, name: str, *, swapped: bool) -> Any:
         pair = (other, self) if swapped else (self, other)
         plain = not all(isinstance(each, Thing) for each in (other, *modulus))
         if not _opaque(self):
-            base = find_base(type(self), (*SCALARS, *CONTAINERS))
+            base = find_base(type(self), (collections.Counter, *SCALARS, *CONTAINERS))
             if not isinstance(other, Thing) and read_level(self) != MADE:
-                native = getattr(base, name, None)
+                native = COUNTING.get(name) if base is collections.Counter else getattr(base, name, None)
                 return NotImplemented if native is None else native(self, other, *modulus)
         if not isinstance(other, Thing) and not is_plain(other):
             return NotImplemented  # an object of the tests: it is asked first
@@ -324,6 +330,9 @@ def _same_content(thing: Any, other: Any) -> bool | None:
 def _order(operation: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, Thing) or read_level(self) == MADE:
+            computed = isinstance(other, Thing) and min(read_level(self), read_level(other)) >= TAINTED
+            if computed and operation not in ("eq", "ne"):  # as in abs(6 - x) <= 1e-9 * abs(x)
+                raise Refused("objects of the submission would order what was computed from plain data")
             return get_peer().ask(operation, self, other)
         if operation in ("eq", "ne") and (same := _same_content(self, other)) is not None:
             return same == (operation == "eq")
@@ -418,6 +427,30 @@ def _method(name: str) -> Any:
 
 
 METHODS = {name: _method(name) for name in SPECIAL_METHODS}
+
+
+def _count(name: str) -> Any:
+    swapped = name.startswith("__r")
+    native = getattr(collections.Counter, name.replace("__r", "__"))
+
+    def method(self: Any, other: Any) -> Any:
+        exact = collections.Counter[Any]()
+        for key, count in dict.items(self):
+            dict.__setitem__(exact, key, count)
+        if swapped and not isinstance(other, collections.Counter):
+            return NotImplemented
+        return native(other, exact) if swapped else native(exact, other)
+
+    return method
+
+
+COUNTING = {
+    name: _count(name)
+    for each in (*ORDER, "add", "sub", "and", "or", "radd", "rsub", "rand", "ror")
+    for name in (f"__{each}__",)
+}
+"""Operators of a subclass of Counter. Counter's own would ask it how often it has each key of the tests."""
+
 _KNOWN_NAMES = {
     *SPECIAL_METHODS,
     *(name for kind in (object, types.FunctionType, types.MethodType, Exception) for name in dir(kind)),

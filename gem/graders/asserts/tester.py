@@ -21,6 +21,7 @@ from gem.graders.asserts.lending import is_function, is_lendable, is_lendable_na
 from gem.graders.asserts.operations import BINARY, OPERATIONS
 from gem.graders.asserts.peer import Peer
 from gem.graders.asserts.stand_ins import (
+    COUNTING,
     FOUND,
     METHODS,
     NATIVE,
@@ -31,6 +32,7 @@ from gem.graders.asserts.stand_ins import (
     forward_send,
     get_peer,
     is_instance,
+    is_subclass,
     make_truth,
     read_level,
     read_number,
@@ -118,6 +120,7 @@ class Tester(Peer):
         self.stops = re.search(r"StopIteration|yield|send|throw", source) is not None
         self.space |= {"__caught__": self.caught, "__drop__": self.drop, "__step__": lambda: step() and False}
         self.space |= {"__tell__": _tell, "__peer__": self, "isinstance": is_instance}
+        self.space["issubclass"] = is_subclass
         theirs = {*self.space.theirs, *self.space.imported, self.space.entry} - bound_names(tree)
         for node in list(ast.walk(tree)):
             match node:
@@ -277,6 +280,8 @@ class Tester(Peer):
         if not isinstance(number, int):
             raise Garbled("an object without a number")
         thing = self.stand_in(number)
+        if isinstance(thing, Stand):
+            raise Garbled("a class in place of an object")
         if thing is not None:
             self.meet(thing)
         else:
@@ -317,7 +322,9 @@ class Tester(Peer):
         if isinstance(described, dict):
             return GLOBALS[described["g"]]
         if isinstance(described, int):
-            return self._kept[described]
+            if not isinstance(kept := self._kept[described], Stand):
+                raise Garbled("an object in place of a class")
+            return kept
         number, name, qualname, module, bases, names = described
         theirs = module == "submission"
         ours = [self._class(base) for base in bases]
@@ -345,6 +352,8 @@ class Tester(Peer):
                 space[each] = METHODS[each] if there else None
             elif native and not each.startswith("_"):
                 space[each] = Forwarded(each)
+        if any(issubclass(base, collections.Counter) for base in over):
+            space = COUNTING | {each: space[each] for each in space if each not in NATIVE}
         if "__eq__" in space and "__hash__" not in space:
             space["__hash__"] = None
         if "send" in names and "__await__" in names and not theirs:  # a coroutine
@@ -356,11 +365,28 @@ class Tester(Peer):
             type.__setattr__(kind, "_gem_natural", natural)
         if not theirs:
             type.__setattr__(kind, "_gem_library", (module, name))
-        if isinstance(known, abc.ABCMeta) and module.partition(".")[0] in sys.stdlib_module_names:
-            cast(Any, known).register(kind)
+        if module == "collections.abc" and name in _PATTERNS:
+            _PATTERNS[name].register(kind)
         self._kept[number] = kind
         return kind
 
+
+class _SequencePattern(metaclass=abc.ABCMeta):  # noqa: B024
+    __abc_tpflags__ = 1 << 5
+
+
+class _MappingPattern(metaclass=abc.ABCMeta):  # noqa: B024
+    __abc_tpflags__ = 1 << 6
+
+
+_PATTERNS: dict[str, Any] = {
+    **dict.fromkeys(("Sequence", "MutableSequence"), _SequencePattern),
+    **dict.fromkeys(("Mapping", "MutableMapping"), _MappingPattern),
+}
+"""For the classes that `match` takes apart: what gives theirs to a stand-in, and no more.
+
+Registered with the class itself, a stand-in would be one of its objects for the code of all libraries.
+"""
 
 _WAITS = (ast.Await, ast.Yield, ast.YieldFrom)
 

@@ -132,11 +132,23 @@ def is_plain_value(value: Any) -> bool:
 
 
 def make_value(module: str, name: str, *args: Any) -> Any:
-    """Return a value of a class of VALUES."""
+    """Return a value of a class of VALUES. Raises Garbled.
+
+    Its parts are of exact types: a Fraction of other objects would ask these, in code of the library, how it
+    compares. A slice alone is compared as a tuple is, so any object may be its part.
+    """
     kind = _class_of(module, name)
+    if kind is not slice and not all(map(_is_part, args)):
+        raise Garbled(f"a {name} of what none is made of")
     if name in ("time", "datetime"):
         return kind(*args[:-1], fold=args[-1])
     return kind(*args)
+
+
+def _is_part(value: Any) -> bool:
+    """Return whether values of VALUES are made of this: numbers, text, a time zone or its offset."""
+    kind = type(value)
+    return value is None or kind is int or kind is str or find_value_type(kind) is not None
 
 
 VIEWS: dict[str, Callable[[dict[Any, Any]], Any]] = {
@@ -176,16 +188,19 @@ OF_BASES = (BaseException, *SCALARS, *CONTAINERS)
 
 _TYPES = {kind.__name__: kind for kind in vars(types).values() if isinstance(kind, type)}
 _TEST_TOOLS = frozenset({"__main__", "unittest", "pytest", "_pytest", "hypothesis"})
-"""Modules whose exceptions decide whether tests pass: a submission's class is none of theirs."""
+"""Packages whose exceptions decide whether tests pass: a submission's class is none of theirs."""
 
 
 def find_library_class(module: Any, name: Any) -> type | None:
     """Return a class of a package that this process has imported, if there is one of that name."""
-    if not isinstance(module, str) or module.partition(".")[0] in _TEST_TOOLS:
+    if not isinstance(module, str):
         return None
     space = _TYPES if module == "builtins" else getattr(sys.modules.get(module), "__dict__", {})
     kind = space.get(name)
-    return kind if isinstance(kind, type) else None
+    if not isinstance(kind, type):
+        return None
+    homes = {home.partition(".")[0] for home in (module, str(kind.__module__))}  # others may have it too
+    return None if homes & _TEST_TOOLS else kind
 
 
 def is_error(kind: type) -> bool:
