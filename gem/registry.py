@@ -48,7 +48,7 @@ from gem.specs import (
     write_value,
     written_arguments,
 )
-from gem.trust import check_known_file, check_settings, check_task
+from gem.trust import check_known_file, check_settings, check_task, name_server, note_addresses
 
 __all__ = [
     "ENV_REGISTRY",
@@ -318,6 +318,8 @@ def spec_named(name: AnyEnv, folder: str | PathLike[str] = "") -> EnvSpec:
     if callable(name):
         _check_makes(name, name)
         return EnvSpec(_place_of(name), name, **_claims(name))
+    if isinstance(name, str):
+        name_server(name)
     if not isinstance(name, str) or not (is_path(name) or (":" in name and not _is_prefix(name))):
         return spec(name)
     fixed = fix_name(name, "environment", folder)
@@ -583,6 +585,7 @@ def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
     """
     if not task.foreign:
         return task
+    note_addresses(task.spec)
     if not trust:
         load_plugins()
         check_known_file(task.spec)  # before it is looked up, which would load it
@@ -594,19 +597,29 @@ def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
 
 
 def accept_settings(
-    settings: Any, where: str, prose: Container[str] = (), folder: str | PathLike[str] = ""
+    settings: Any,
+    where: str,
+    prose: Container[str] = (),
+    folder: str | PathLike[str] = "",
+    trust: bool = False,
 ) -> None:
     """Check the settings of a file, before anything that they name is looked up.
+
+    Every file with settings comes here, also one that is trusted: its addresses are not this user's.
 
     Args:
         settings: tables, lists and values, as TOML and JSON have them.
         where: the file, for the error.
         prose: keys whose texts are for readers.
         folder: the folder that relative paths start from.
+        trust: let them name more than `gem.trust` lists.
 
     Raises:
         BadArgument: when one names what a file may not name; see `gem.trust`.
     """
+    note_addresses(settings)
+    if trust:
+        return
     try:
         check_settings(settings, _is_prefix, prose, folder)
     except BadArgument as error:

@@ -8,9 +8,9 @@ A file may come from somebody else. It may name, without being trusted:
 - what is in a file that this user named before, by the digest of its content (`gem.source_files`);
 - a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
 - the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;
-- a judge that this user named before: any other would get answers, and the user's key;
-- an agent on this machine: a model, one of `gem.agent_names.AGENTS` that needs no trust, or an endpoint on
-  the loopback interface.
+- an agent on this machine: a model, or one of `gem.agent_names.AGENTS` that needs no trust;
+- an address on the loopback interface, or of a server or judge that this user named before: any other would
+  get prompts and answers, and the user's keys (`check_address`).
 
 These start no program outside the sandbox, write no file, and send nothing to a server that the file names.
 Everything else is refused with its name, before it is imported, until the user adds ``--trust`` (in Python
@@ -20,6 +20,9 @@ What a command line names, or a program passes as an object, an id or a `TaskRef
 and is not checked here. The boundary is the decoding: a decoder of gem marks the tasks that it reads as
 `TaskRef.foreign`, and `gem.registry.accept_task` checks what is marked, once, in the process that read it.
 Worker processes and Ray players get what was accepted, and are not asked again.
+
+The token of GEM_SERVE_TOKEN goes only to a server that this user named, however much a file is trusted; see
+`own_token`.
 """
 
 from __future__ import annotations
@@ -29,15 +32,14 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from gem.agent_names import AGENTS
 from gem.errors import BadArgument
 from gem.naming import entry_point_of, is_fixed, is_path, name_in_file, named_module
-from gem.source_files import named_before, read_source, source_of
+from gem.source_files import named_before, read_source, remember_name, source_of
 from gem.specs import EnvSpec, TaskRef
 
 MADE = frozenset(
@@ -88,6 +90,9 @@ ENVIRONMENTS = frozenset({"gem.testing.doubles:EchoEnv"})
 CODE = re.compile(r"verifiers:|browser:|openenv:(?!https?://)")
 """Ids of installed packages and folders whose code runs outside the sandbox (that of a page in Chromium)."""
 
+SERVICES = frozenset({"google", "serpapi"})
+"""Search services that have a name instead of an address; they get the user's key."""
+
 SECRETS = frozenset({"auth", "dsn", "headers", "token"})
 """Keywords with which an environment signs in to a server. gem never writes one into a file."""
 
@@ -105,6 +110,7 @@ def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Containe
     """
     if CODE.match(task.spec):
         refuse("the task's environment is a package, whose code would run:", task.spec)
+    check_address(task.spec)
     if registered is None:
         entry_point = task.spec if task.entry_point is None else task.entry_point
         if entry_point not in ENVIRONMENTS and not is_own(entry_point) and entry_point not in entry_points:
@@ -117,6 +123,10 @@ def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Containe
         for name in SECRETS & values.keys():
             refuse("a task gives its environment a server to sign in to, with the keyword", name)
         check_values(values)
+        for text in _texts(values):
+            check_address(text)
+        if values.get("corpus") in SERVICES:
+            refuse("a task would send searches, with your key, to", values["corpus"])
 
 
 def _check_entry(task: TaskRef, registered: EnvSpec) -> None:
@@ -257,12 +267,14 @@ def _check_text(key: str, text: str, is_prefix: Callable[[str], bool]) -> None:
         refuse("the file gives a grader that may name code,", text)
     if CODE.match(text):
         refuse(f"the file gives {key or 'a setting'} as a package, whose code would run:", text)
+    prefix = text.partition(":")[0]
+    of_model = key in MODELS or prefix in SERVERS  # whose name may have blanks
+    check_address("".join(text.split()) if of_model else text)
     if key in ("id", "ids", "env", "transfer") and is_prefix(text):
         return
-    prefix = text.partition(":")[0]
-    if prefix in SERVERS:
-        check_agent(text)
-    elif key in AGENT_KEYS and prefix in AGENTS and AGENTS[prefix].needs_trust:
+    if key == "host" and ":" in text and not text.startswith("remote:"):
+        refuse("the file has a host of its own:", text)
+    if key in AGENT_KEYS and prefix in AGENTS and AGENTS[prefix].needs_trust:
         refuse(f"the file gives {key} as", text)
     if (
         prefix not in MODELS.get(key, ())
@@ -312,25 +324,84 @@ def _is_own_value(key: str, name: str) -> bool:
     return is_own(name) if key == "$make" else named_before(name_in_file(name)) or named_module(name)
 
 
-_ENDPOINT = re.compile(r"(?i)@(https?://.*)|^[a-z]+:(https?://.*)", re.DOTALL)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_ON_LOOPBACK = re.compile(
+    r"https?://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]*)?([/?#].*)?", re.IGNORECASE | re.DOTALL
+)
+"""Stricter than parsers of addresses, which differ about what is odd: ``http://127.0.0.1\\@evil.example``."""
+_ORIGIN = re.compile(r"https?://[^\s/\\?#]+(?=[/?#]|\Z)")
 
 
-def check_agent(name: str) -> None:
-    """Refuse an agent or a sampling server at an address that is not this machine's.
+def check_address(name: str) -> None:
+    """Refuse a text that is the address of a server, but not of this machine's or one that this user named.
 
     Raises:
-        BadArgument: with the agent's name. Its server would get the user's key.
+        BadArgument: with the text. The server would get prompts, answers and keys.
     """
-    match = _ENDPOINT.search(name)
-    if match is None:
+    address = _address(name)
+    if address is None or _ON_LOOPBACK.fullmatch(address) or is_own_server(name):
         return
-    try:
-        host = urlsplit(match[1] or match[2]).hostname
-    except ValueError:
-        host = None
-    if host not in LOOPBACK:
-        refuse("the file names a server, which would get prompts and a key:", name)
+    if not named_before("judge", name.removeprefix("judge:")):
+        refuse("the file names a server, which would get prompts and keys, and you did not name here:", name)
+
+
+_FROM_FILES: set[str] = set()
+"""The texts with an address that files have named in this process, also those that are trusted."""
+
+
+def note_addresses(settings: Any) -> None:
+    """Remember the addresses of a file in this process, so that `name_server` takes none for this user's."""
+    _FROM_FILES.update(text for text in _texts(settings) if "://" in text)
+
+
+def name_server(name: str) -> None:
+    """Remember that this user named a server, as ``remote:http://host:port/ID``; other names are ignored.
+
+    An address that a file named in this process is the file's, not the user's.
+    """
+    origin = _origin(name) if name.startswith(("remote:", "openenv:")) else None
+    if origin and not any(origin in text for text in _FROM_FILES) and not named_before("server", origin):
+        remember_name("server", origin)
+
+
+def is_own_server(name: str) -> bool:
+    """Return whether this user named the server of an address before, or has it in GEM_SERVE_URL."""
+    origin = _origin(name)
+    if origin is None:
+        return False
+    return origin == _origin(os.environ.get("GEM_SERVE_URL", "")) or named_before("server", origin)
+
+
+def own_token(address: str) -> str:
+    """Return the token of GEM_SERVE_TOKEN for a server that this user named; "" for any other."""
+    return os.environ.get("GEM_SERVE_TOKEN", "") if is_own_server(address) else ""
+
+
+def _origin(name: str) -> str | None:
+    """Return the scheme, host and port of an address, behind a prefix or not."""
+    origin = _ORIGIN.match(_address(name) or "")
+    return origin and origin[0]
+
+
+def _address(name: str) -> str | None:
+    """Return the address in the first word of a text: ``remote:http://...``, ``openai:MODEL@http://...``."""
+    before, slashes, rest = name.lstrip().partition("://")
+    if not slashes or len(before.split()) > 1:
+        return None
+    return re.split("[^A-Za-z0-9+.-]", before)[-1] + slashes + rest
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in tables and lists."""
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            pending += each.values()
+        elif isinstance(each, list | tuple):
+            pending += each
 
 
 def refuse(what: str, name: Any) -> NoReturn:

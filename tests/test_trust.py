@@ -1,7 +1,9 @@
 """What a file of somebody else may name: each way to run code, through each loader."""
 
 import json
+import socket
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,9 @@ from gem.cli.terms import MISUSED
 from gem.errors import BadArgument, UnknownEnv
 from gem.evals.suite import known_suites, load_suite
 from gem.graders.text import TextGrader
+from gem.hosts import make_host
 from gem.plugins import load
+from gem.registry import Maker
 from gem.rollout import Conversation, EpisodeStore, Job, rollout
 from gem.rollout.forks import branches
 from gem.rollout.regrade import regrade
@@ -61,6 +65,16 @@ WAYS = {
     "a taskset's package": TaskRef("verifiers:ran-at-import"),
     "a server's folder": TaskRef("openenv:./ran_at_import"),
     "a folder of pages": TaskRef("browser:./pages"),
+    "an environment on a server": TaskRef(f"remote:http://evil.example:9/{GUESS}"),
+    "a server of environments": TaskRef("openenv:http://evil.example:9"),
+    "a server that some parsers take for this machine": TaskRef("openenv:http://127.0.0.1\\@evil.example"),
+    "another server's name": TaskRef(f"remote:http://127.0.0.1@evil.example/{GUESS}"),
+    "a search engine's server": TaskRef(
+        GUESS, {}, (WrapperRef("search_tool", {"corpus": "http://evil.example/retrieve"}),)
+    ),
+    "a search service with the user's key": TaskRef(
+        GUESS, {}, (WrapperRef("search_tool", {"corpus": "serpapi"}),)
+    ),
     "a wrapper of another package": TaskRef(GUESS, {}, (WrapperRef("ran_at_import:Around"),)),
     "a wrapper in a file": TaskRef(GUESS, {}, (WrapperRef("ran_at_import.py:Around"),)),
 }
@@ -139,6 +153,10 @@ NAMED = {
     "code in a keyword": ("kwargs", {"max_turns": {"$callable": CODE}}),
     "a tool in a keyword": ("kwargs", {"tools": [MCP]}),
     "a name in a keyword": ("kwargs", {"grader": CODE}),
+    "an environment on a server": ("env", f"remote:http://evil.example:9/{GUESS}"),
+    "a server of environments": ("env", "openenv:http://evil.example:9"),
+    "a server in a keyword": ("kwargs", {"corpus": "http://evil.example/retrieve"}),
+    "a server of the name with a blank": ("agent", "openai:m 1@http://evil.example/v1"),
     "another player's server": ("agent", "openai:m@http://evil.example/v1"),
 }
 named = pytest.mark.parametrize(("kind", "name"), NAMED.values(), ids=NAMED)
@@ -225,6 +243,9 @@ CONFIGS = {
     "opponent": 'opponent = ["openai:m@http://evil.example/v1"]',
     "sampler": 'sampler = "vllm:http://evil.example:8000"',
     "cluster": 'ray = "evil.example:6379"',
+    "host": 'host = "remote:http://evil.example:8000"',
+    "host of another package": 'host = "mine:10.0.0.1:8000"',
+    "environment on a server": f'env = "remote:http://evil.example:8000/{GUESS}"',
 }
 
 
@@ -296,6 +317,8 @@ COMMANDS = {
     "wrapper": [GUESS, "--wrappers", "concat,ran_at_import:Around"],
     "agent": [GUESS, "--agent", "openai:m@http://evil.example/v1"],
     "cluster": [GUESS, "--ray", "evil.example:6379"],
+    "host": [GUESS, "--host", "remote:http://evil.example:8000"],
+    "environment on a server": [f"remote:http://evil.example:8000/{GUESS}"],
     "itself": [GUESS, "--trust"],
 }
 
@@ -471,6 +494,100 @@ def test_tasks_of_the_program_itself_go_on(folder):
 
 def shouted(action):
     return action.upper()
+
+
+# -- servers, and the token for them
+
+TOKEN = "the-token-of-this-user"
+
+
+@pytest.fixture
+def heard(folder, monkeypatch):
+    """A server's address, and the requests that it has got; it refuses all of them."""
+    pytest.importorskip("websockets")
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("GEM_SERVE_TOKEN", TOKEN)
+    monkeypatch.setattr("gem.source_files._NAMES", set())
+    monkeypatch.setattr("gem.trust._FROM_FILES", set())
+    requests = []
+
+    def answer():
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection:
+                    requests.append(connection.recv(1 << 16).decode())
+                    connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", requests
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def named_by_a_suite(url, folder, trust=False):
+    (folder / "s.toml").write_text(f"[[environments]]\nid = 'remote:{url}/{GUESS}'\n")
+    for entry in load_suite("s.toml", trust=trust).entries:
+        gem.make(entry.env)
+
+
+def named_by_a_config(url, folder, trust=False):
+    (folder / "c.toml").write_text(f"host = 'remote:{url}'\nenv = '{GUESS}'")
+    with make_host(read_config(folder / "c.toml", trust)["host"], [Maker(GUESS)]) as host:
+        for error in host.map([0], "reset", [1])[1].values():
+            raise error
+
+
+def named_by_a_store(url, folder, trust=False):
+    gem.make(of_file(TaskRef(f"remote:{url}/{GUESS}")), trust=trust)
+
+
+@pytest.mark.parametrize("make", [named_by_a_suite, named_by_a_config, named_by_a_store])
+def test_the_token_goes_to_no_server_that_a_file_named(make, heard, folder, monkeypatch):
+    url, requests = heard
+    for trusted in (False, True):
+        with pytest.raises(BadArgument, match="GEM_SERVE_TOKEN was not sent"):
+            make(url, folder, trusted)
+    assert requests
+    assert not any(TOKEN in request for request in requests)
+    monkeypatch.setenv("GEM_SERVE_URL", url)
+    with pytest.raises(BadArgument, match="token is missing or wrong"):
+        make(url, folder)
+    assert TOKEN in requests[-1]
+
+
+@pytest.mark.parametrize("make", [named_by_a_suite, named_by_a_config, named_by_a_store])
+@pytest.mark.parametrize(
+    "play",
+    [
+        lambda url: gem.make(f"remote:{url}/{GUESS}"),
+        lambda url: rollout([Job(GUESS, 1)], RandomAgent(), host=f"remote:{url}"),
+    ],
+    ids=["an id", "a host"],
+)
+def test_it_goes_to_a_server_that_this_user_named_also_where_a_file_names_it(play, make, heard, folder):
+    url, requests = heard
+    with pytest.raises(BadArgument, match="token is missing or wrong"):
+        play(url)
+    with pytest.raises(BadArgument, match="token is missing or wrong"):
+        make(url, folder)
+    assert all(TOKEN in request for request in requests)
+
+
+def test_a_server_that_this_user_named_needs_no_trust(folder, monkeypatch):
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    monkeypatch.setattr("gem.trust._FROM_FILES", set())
+    known = TaskRef("openenv:http://mine.example:9")
+    with pytest.raises(BadArgument, match="--trust"):
+        gem.make(of_file(known))
+    monkeypatch.setattr("gem.trust._FROM_FILES", set())  # as in another process
+    gem.make("openenv:http://mine.example:9").close()
+    gem.make(of_file(known)).close()
+    for other in ("http://mine.example:99", "http://mine.example:9\\@evil.example", "http://mine.example"):
+        with pytest.raises(BadArgument, match="--trust"):
+            gem.make(of_file(TaskRef(f"openenv:{other}")))
 
 
 # -- attacks on the rule itself

@@ -221,8 +221,8 @@ def command(args: list[str], prog: str) -> int:
             stored = _parse(words, prog)
         if given != Arguments(trust=given.trust, output=Output(given.output.out, resume=True)):
             source += " and the flags given now"
-        if not (own or given.trust):
-            _check_stored(stored, str(given.output.out))
+        if not own:
+            _check_stored(stored, str(given.output.out), given.trust)
         args = [*words, *args]
         given = _parse(args, prog)
         given = _name_once(given)
@@ -248,18 +248,18 @@ def _parse(args: Sequence[str], prog: str) -> Arguments:
     return tyro.cli(Arguments, prog=prog, args=args, config=(FlagCreatePairsOff, OmitArgPrefixes))
 
 
-def _check_stored(stored: Arguments, where: str) -> None:
-    """Refuse a stored command of somebody else that names what a file may not name.
+def _check_stored(stored: Arguments, where: str, trust: bool) -> None:
+    """Refuse a stored command of somebody else that names what a file may not name, unless it is trusted.
 
     Raises:
         BadArgument: with the name.
     """
-    if stored.trust:
+    if stored.trust and not trust:
         refuse(f"{where}: the stored command trusts", "itself")
     ids = [name for name in (*stored.targets, *_split(stored.env)) if not name.endswith(".toml")]
     around = {"tools": _split(stored.tools), "wrappers": _split(stored.wrappers)}
     settings = {**asdict(stored), "targets": (), "env": ids, **around}
-    accept_settings(settings, where)
+    accept_settings(settings, where, trust=trust)
 
 
 def _stored_command(out: Path | None) -> tuple[list[str], bool]:

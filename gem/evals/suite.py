@@ -245,13 +245,8 @@ def load_suite(name: str, *, trust: bool = False, **changes: Any) -> Suite:
         values = parse_toml(text)
     except ValueError as error:
         raise BadArgument(f"{name} is not valid TOML: {error}.") from error
-    if not trust:
-        registry.accept_settings(
-            values,
-            name,
-            prose=("about", "category", "prompt", "rubric"),
-            folder=source.parent if source else "",
-        )
+    prose = ("about", "category", "prompt", "rubric")
+    registry.accept_settings(values, name, prose, source.parent if source else "", trust)
     try:
         with name_source(name):
             return _suite(_Table(values, name), source, {k: v for k, v in changes.items() if v is not None})

@@ -25,6 +25,7 @@ from gem.hosts.verbs import VERBS, failure_of, wrap_exception
 from gem.record import Failure
 from gem.registry import load
 from gem.specs import EnvSpec, parameters_of
+from gem.trust import name_server, own_token
 
 Kind = Literal["serial", "thread", "process"]
 KINDS: tuple[Kind, ...] = ("serial", "thread", "process")
@@ -394,6 +395,9 @@ def _class_of(name: str) -> Callable[..., Host]:
     if host is not None and colon:
         if "address" not in parameters_of(host):
             raise BadArgument(f"backend is {name!r:.80}; {kind} takes no address.")
+        if kind == "remote":
+            name_server(name)
+            return partial(host, address=address, token=own_token(address))
         return partial(host, address=address)
     if host is None and kind == "ray":
         raise BadArgument(

@@ -73,7 +73,7 @@ class Remote(Host):
         call_s: seconds that a call may take, including the network.
         address: the server's address, such as http://127.0.0.1:8000; None: the environment variable
             GEM_SERVE_URL.
-        token: the server's token; None: the environment variable GEM_SERVE_TOKEN.
+        token: the server's token; "": none; None: the environment variable GEM_SERVE_TOKEN.
         patience_s: seconds to retry a server that cannot be reached any more.
 
     Raises:
@@ -92,7 +92,7 @@ class Remote(Host):
         super().__init__(call_s)
         self.url = _check_url(address or os.environ.get("GEM_SERVE_URL") or "")
         self._place = plain_address(self.url)
-        self._token = token or os.environ.get("GEM_SERVE_TOKEN") or None
+        self._token = os.environ.get("GEM_SERVE_TOKEN", "") if token is None else token
         self._patience_s = patience_s
         self._connection: ClientConnection | None = None
         self._met = False  # the server was reached once
@@ -237,7 +237,7 @@ class Remote(Host):
 
     def _connect(self) -> ClientConnection:
         if self._connection is None:
-            headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+            headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
             self._connection = self._resources.enter_context(
                 open_web_socket(
                     self.url + wire.PATH,
@@ -346,8 +346,7 @@ class Remote(Host):
                 return
             except LOST as failed:
                 if isinstance(failed, ConnectionRefused) and failed.status < 500:
-                    unknown = failed.status == 401
-                    hint = ": the token is missing or wrong; set GEM_SERVE_TOKEN." if unknown else "."
+                    hint = self._missing if failed.status == 401 else "."
                     why = BadArgument(f"{self._place} answers {failed.answer}{hint}")
                     break
                 self._shorten(failed)
@@ -362,6 +361,16 @@ class Remote(Host):
             self._done.append(Outcome(flight.index, None, why))
         for index, env in self._envs.items():
             self._envs[index] = _Env(env.task, lost=env.opened and index not in indices)
+
+    @property
+    def _missing(self) -> str:
+        """The end of the error where the server wants another token."""
+        if not self._token and os.environ.get("GEM_SERVE_TOKEN"):
+            return (
+                ": GEM_SERVE_TOKEN was not sent, because you did not name this server here yourself. If it "
+                "is yours, set GEM_SERVE_URL to its address too."
+            )
+        return ": the token is missing or wrong; set GEM_SERVE_TOKEN."
 
     def _shorten(self, lost: BaseException | None) -> None:
         """After a message that was too long, send fewer requests per message, or give up the longest."""

@@ -29,6 +29,7 @@ from gem.rollout.runner import BaseRunner
 from gem.rollout.schedule import Numbered
 from gem.rollout.store import EpisodeStore
 from gem.rollout.trials import Trials
+from gem.trust import name_server
 
 RayAgent: TypeAlias = "str | AgentByName | Agent"
 """An agent's name, to make it on each node, or an agent, which is sent there."""
@@ -90,6 +91,7 @@ class RayRunner(BaseRunner):
         options = RunOptions.merge(options or RunOptions(retries=RETRIES), keywords)
         if not isinstance(options.host, str):
             raise BadArgument(f"host is {options.host!r:.80}; each player makes its own host: give its name.")
+        name_server(options.host)
         self._agents = _for_nodes(agent)
         trials = Trials(_stand_ins(self._agents), options, elsewhere=True)
         super().__init__(trials, options, int(options.concurrency * (1 + AHEAD + BACKLOG)) + 1)

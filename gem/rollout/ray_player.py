@@ -35,6 +35,7 @@ from gem.rollout.ray_spool import drop_spool, spool_store
 from gem.rollout.runner import Runner
 from gem.rollout.trials import infos_of
 from gem.sandbox import default_sandbox
+from gem.trust import note_addresses
 
 LINGER_S = 0.005
 """Seconds that an ended episode waits for others, to be sent together: for at most a quarter of those in
@@ -117,6 +118,7 @@ class Player:
         if orders.sandbox:
             default_sandbox()  # which tests what it can be on this node
         given, self._agents = pickle.loads(self._agents), b""
+        note_addresses(orders.host)  # whoever named it is the driver's to say
         if orders.host == "process":  # its workers would import the main module of Ray's worker
             sys.modules["__main__"] = ModuleType("__main__")
         agent: Agents = (

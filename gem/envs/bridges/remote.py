@@ -17,6 +17,7 @@ from gem.hosts import wire
 from gem.hosts.base import NO_KWARGS
 from gem.hosts.remote import Elsewhere, Remote
 from gem.specs import EnvSpec, TaskRef, written_arguments
+from gem.trust import own_token
 
 
 class RemoteEnv(Env):
@@ -53,7 +54,8 @@ class RemoteEnv(Env):
 
         Args:
             name: the server's address and the id, as ``http://127.0.0.1:8000/game:Sudoku-v0-easy``.
-            token: the server's token; None: the value of the environment variable GEM_SERVE_TOKEN.
+            token: the server's token; None: the value of the environment variable GEM_SERVE_TOKEN, for a
+                server that this user named (`gem.trust.own_token`).
             call_s: seconds that a call may take, including the network; None: no limit.
             **keywords: arguments of the environment; the server accepts those that it lists.
 
@@ -184,7 +186,7 @@ class _Link:
     """A connection that an environment shares with its forks; one thread uses it at a time."""
 
     def __init__(self, server: str, token: str | None, call_s: float | None) -> None:
-        self.host = Remote(call_s, server, token)
+        self.host = Remote(call_s, server, own_token(server) if token is None else token)
         self.users = 0
         self._lock = threading.Lock()
 

@@ -205,8 +205,7 @@ def read_study(path: Path, trust: bool = False) -> Study:
     """
     check_argument("the study", path.name, path.suffix == ".toml", "a file that ends in .toml")
     values = toml_file.read_toml(path, str(path))
-    if not trust:
-        registry.accept_settings(values, str(path), prose=PROSE)
+    registry.accept_settings(values, str(path), PROSE, trust=trust)
     try:
         return _study(path, values)
     except GemError as error:

@@ -33,6 +33,7 @@ from gem.train.learn.learner import load_weights
 from gem.train.learn.warmup_cache import WarmUps
 from gem.train.report.run_folder import RunFolder, processor
 from gem.train.report.watcher import Watcher
+from gem.trust import note_addresses
 
 JOB, RESULT, LOG = "job.json", "result.json", "log.txt"
 """Files in a run's folder, beside those of the run itself."""
@@ -90,6 +91,7 @@ def work(folder: Path, parent: int) -> None:
     if (commit := gem_commit()) not in job.commits:
         job.commits.append(commit)
         write_job(folder, job)
+    note_addresses([job.config, job.transfer])  # a study named them
     write(folder / RESULT, _result(job, TrainConfig.from_json(job.config), Leash(parent)))
 
 

@@ -50,8 +50,7 @@ def read_config(path: Path, trust: bool = False) -> dict[str, Any]:
             hint = did_you_mean(name.replace("-", "_"), SETTING_TYPES)
             hint = hint or " `gem-gym train --print-config` shows all."
             raise BadArgument(f"the config {path} has {name!r}, which is not a setting.{hint}")
-    if not trust:
-        accept_settings(values, f"the config {path}", PROSE)
+    accept_settings(values, f"the config {path}", PROSE, trust=trust)
     return {name: setting(f"the config {path}", name, value) for name, value in values.items()}
 
 

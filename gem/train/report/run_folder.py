@@ -340,8 +340,8 @@ class RunFolder:
             ) from error
         except (OSError, ValueError, RecursionError) as error:
             raise StoreError(f"{self.config} cannot be read: {reason(error)}.") from error
-        if not trust and not named_before("config", text):
-            accept_settings(values, f"the run in {self.path}", PROSE)
+        trust = trust or named_before("config", text)
+        accept_settings(values, f"the run in {self.path}", PROSE, trust=trust)
         try:
             return TrainConfig.from_json(values)
         except (BadArgument, SchemaMismatch) as error:
