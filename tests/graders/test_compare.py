@@ -1,9 +1,11 @@
 """Each comparison: what it lets through and what it does not."""
 
+import tracemalloc
+
 import pytest
 
 from gem.errors import BadArgument
-from gem.graders.compare import check_compare, plain, same_text, same_value
+from gem.graders.compare import COMPARES, check_compare, plain, same_text, same_value
 
 TEXT = [  # comparison, got, wanted, whether it is right
     ("exact", "6\n", "6\n", True),
@@ -15,6 +17,12 @@ TEXT = [  # comparison, got, wanted, whether it is right
     ("lines", "a\r\nb\r\n", "a\nb\n", True),
     ("lines", "a\u2028b", "a\nb", False),
     ("lines", "a\x0cb", "a\nb", False),
+    ("lines", "a\nb \n\n \n", "a\nb", True),
+    ("lines", "\na", "a", False),
+    ("lines", " \n", "", True),
+    ("unordered", "b\n \n\n\t\na", "a\n\nb\n", True),
+    ("unordered", "a b", "a\nb", False),
+    ("unordered_tokens", "1 2 3", "1 2", False),
     ("unordered", "a\x1cb", "b\na", False),
     ("tokens", "  a\t b\nc", "a b c\n", True),
     ("tokens", "a bc", "ab c", False),
@@ -51,6 +59,18 @@ TEXT = [  # comparison, got, wanted, whether it is right
 @pytest.mark.parametrize(("compare", "got", "wanted", "right"), TEXT)
 def test_outputs_of_programs(compare, got, wanted, right):
     assert same_text(got, wanted, compare) is right
+
+
+@pytest.mark.parametrize("compare", COMPARES)
+@pytest.mark.parametrize("piece", ["a ", "a\n", "\n"])
+def test_a_long_wrong_output_is_not_taken_apart(compare, piece):
+    output = "b\n" + piece * 500_000
+    tracemalloc.start()
+    try:
+        assert same_text(output, "b c\n", compare) is False
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 VALUES = [
