@@ -25,6 +25,7 @@ from gem.graders.asserts.refusals import check_form, check_isolation, check_verd
 from gem.graders.compare import check_compare, plain, read_int, write_plain
 from gem.graders.python_code import find_imports, parse_code, parse_or_none
 from gem.plugins import check_parameters
+from gem.sandbox.verdicts import LONGEST_VALUE
 from gem.tasks.sources import cell
 
 Checker: TypeAlias = Callable[[Any, Any, Any], bool]
@@ -237,6 +238,12 @@ def _pairs(raw: Mapping[str, Any], row: Mapping[str, Any]) -> CodeTests:
         outputs=tuple(map(read, outputs)),
         accepted=tuple(tuple(map(read, each)) for each in accepted),
     )
+    for index in range(0 if checker else len(tests)):
+        if (size := min(map(_json_size, tests.right_outputs(index)))) > LONGEST_VALUE:
+            raise BadArgument(
+                f"test {index + 1} expects a result of {size:,} bytes as JSON; accepted: at most "
+                f"{LONGEST_VALUE:,}, as a submission may return. Leave it out, or let a program print it."
+            )
     right = [each for index in range(len(tests)) for each in tests.right_outputs(index)]
     return replace(tests, wrapped=all(isinstance(each, list) and len(each) == 1 for each in right))
 
@@ -585,6 +592,13 @@ def _load(text: str | bytes) -> Any:
 
 def _size(value: Any) -> int:
     return len(value if isinstance(value, str) else write_plain(value))
+
+
+def _json_size(value: Any) -> int:
+    try:
+        return len(json.dumps(value))
+    except ValueError:  # an integer of more digits than it writes
+        return len(write_plain(value))
 
 
 def _unreadable(value: Any) -> BadArgument:

@@ -565,3 +565,18 @@ def test_of_too_many_tests_the_smallest_and_the_largest_are_kept():
     assert chosen[-1] == 49
     assert [tests.choose_tests(n) for n in (1, 2, 3)] == [[0], [0, 1], [0, 1, 49]]
     assert CodeTests("program", tuple("abc"), ("",) * 3).choose_tests(1) == [2]
+
+
+def test_a_result_that_no_submission_may_return_is_refused():
+    row = {"fn_name": "f", "inputs": [[1], [2]], "outputs": ["a", "a" * (4 << 20)]}
+    with pytest.raises(
+        BadArgument, match=r"test 2 expects a result of 4,194,306 bytes .* let a program print it"
+    ):
+        read_tests(row)
+    assert len(read_tests({**row, "accepted_outputs": [["b"], ["b"]]})) == 2
+    assert (
+        len(read_tests({**row, "checker": "def check(given, output, expected):\n    return output == 'b'"}))
+        == 2
+    )
+    assert len(read_tests({"inputs": ["1"], "outputs": row["outputs"][1:]})) == 1
+    assert read_tests({**row, "outputs": [1, 10**5000]}).outputs[1] == 10**5000
