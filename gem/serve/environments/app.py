@@ -12,7 +12,6 @@ from urllib.parse import parse_qs
 
 import gem
 from gem import registry
-from gem.core import Env
 from gem.errors import BadArgument, UnknownArgument, needs_extra, replace_surrogates, text_of_error
 from gem.hosts import wire
 from gem.hosts.base import auto_kind, make_host
@@ -166,12 +165,11 @@ class Application:
         errors = []
         for offer in self.offers.values():
             try:
-                env: object = registry.Maker(offer.spec, {}, (wrapper,))()
-                if not isinstance(env, Env):
-                    raise TypeError(f"it returned {env!r:.80}")
-                env.close()
+                registry.Maker(offer.spec, {}, (wrapper,))().close()
             except Exception as error:  # whatever a stranger's wrapper raises
-                errors.append(f"around {offer.id}: {type(error).__name__}: {text_of_error(error)}")
+                errors.append(
+                    f"around {offer.id}: {type(error).__name__}: {text_of_error(error).rstrip('.')}"
+                )
         if len(errors) == len(self.offers):
             raise BadArgument(
                 f"the wrapper {without_digest(wrapper)} cannot be put {errors[0]}. Accepted: a class or "
