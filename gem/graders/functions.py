@@ -23,6 +23,8 @@ from gem.errors import (
     NoVerdict,
     check_argument,
     check_least,
+    describe_place,
+    text_of_error,
 )
 from gem.graders import MADE
 from gem.graders.base import DataGrader, Score, check_score, grade_with, takes_question
@@ -122,7 +124,10 @@ class FunctionGrader(Rebuildable):
         except GemError:
             raise
         except Exception as error:  # the fault of the function, which gets any text, not of the answer
-            raise NoVerdict(f"the grader {self.name} raised {type(error).__name__}: {error}") from error
+            raise NoVerdict(
+                f"the grader {self.name} raised {type(error).__name__}: "
+                f"{text_of_error(error)}{describe_place(error)}"
+            ) from error
         if isinstance(verdict, bool):
             return Score(float(verdict), verdict, answer[:200])
         if isinstance(verdict, Real):

@@ -454,7 +454,8 @@ class _Progress:
             died = self.boundary == "env" and isinstance(error, WorkerDied)
             boundary = "host" if died else self.boundary
             self.record.error = Failure.from_error(boundary, error)
-            if boundary == "agent" and not isinstance(error, GemError):
+            own = boundary == "agent" and not isinstance(error, GemError)
+            if own or (boundary == "env" and not isinstance(error, NoVerdict)):
                 self.record.error.message += describe_place(error)
 
     def close(self) -> Episode:

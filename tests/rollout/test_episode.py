@@ -247,6 +247,7 @@ def test_an_environment_that_breaks_at_reset_gives_no_verdict():
 def test_an_environment_that_breaks_at_a_step_gives_no_verdict_and_no_reward(step, boundary, kind, message):
     episode = drive(Script(go(0.5, note=1), step))
     no_verdict(episode, boundary, kind, message)
+    assert ("test_episode.py, line" in episode.error.message) is (kind == "ZeroDivisionError")
     assert [(turn.action, turn.reward) for turn in episode.turns] == [("a", 0.5), ("a", None)]
     assert [turn.info for turn in episode.turns] == [{"note": 1}, {}]
 
