@@ -398,9 +398,14 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
             start: Start = reset(self, seed=seed, **options)
             if type(start) is not Start:
                 start = _name_values(self, Start, start)
-        except BaseException:
+        except BaseException as error:
             if self._phase == _RUNNING:
                 self._phase = _OVER  # half an instance must not be stepped
+            if isinstance(error, ResetNeeded) and self._seed is None and self.unwrapped is self:
+                raise ContractBroken(
+                    f"reset() of {type(self).__name__} draws from its random stream before "
+                    "super().reset(seed), with which it must begin."
+                ) from error
             raise
         self._phase = _RUNNING
         if tools := self.tool_specs:

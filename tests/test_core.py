@@ -288,6 +288,16 @@ def test_the_actor_does_not_disturb_the_world():
     assert one.step("0") == other.step("0")
 
 
+def test_a_reset_that_does_not_begin_with_that_of_env_is_told_so():
+    class Forgets(Counter):
+        def reset(self, seed=None):
+            return Start(str(self.rng.random()), {})
+
+    for env in (Forgets(), EnvWrapper(Forgets())):
+        with pytest.raises(ContractBroken, match=r"^reset\(\) of Forgets draws .* super\(\)\.reset\(seed\)"):
+            env.reset(seed=0)
+
+
 def test_there_is_no_chance_before_reset():
     for stream in ("rng", "actor_rng"):
         with pytest.raises(ResetNeeded):
