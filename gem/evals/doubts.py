@@ -31,7 +31,7 @@ CONSEQUENCES = {
     UNASKED: "they are scored as it left them; its model is at OPENAI_BASE_URL, and `gem-gym show` has the "
     "end of its output",
     LEFT: "they are scored as it left them; a program acts by the tools at {mcp_url}, and what it prints is "
-    "its answer only with --program-prints, in environments of one turn",
+    "its answer only in environments of one turn, with --program-prints",
     SILENT: "they count as not solved; allow more turns, or let the environment put success into info, or "
     "stop 'ended' where there is no such thing",
     CUT: "they were scored as they came; raise max_tokens, or the server's own limit",

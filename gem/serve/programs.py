@@ -92,7 +92,14 @@ class _ProxiedRun(Run):
 
         Raises:
             SandboxFailed: when the sandbox is broken. NoVerdict: when it was to be ended before it began.
+            BadArgument: where what is printed should be the answer, and there are several turns.
         """
+        spec = env.spec
+        if self.prints and spec is not None and (spec.max_turns or 1) > 1:
+            raise BadArgument(
+                f"{spec.id} has up to {spec.max_turns} turns; what a program prints is its answer only in "
+                "environments of one turn; leave --program-prints out."
+            )
 
         async def carry_out(call: Call) -> Any:
             if call.verb == "reset":

@@ -663,6 +663,8 @@ def test_what_a_program_prints_is_no_answer_by_itself_or_in_a_workspace(act, pla
     assert "program_prints" not in episode.run.sampling
     with pytest.raises(BadArgument, match="leave --program-prints out"):
         play(act("solve()"), prints=True)
+    with pytest.raises(BadArgument, match="up to 4 turns; what a program prints is its answer only in"):
+        play(act("solve()"), env="game:GuessTheNumber-v0-easy", prints=True)
 
 
 @pytest.mark.system
