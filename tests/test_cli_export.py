@@ -121,7 +121,9 @@ def test_data_sets_to_train_on(store, tmp_path, capsys):
     assert (code, said, err) == (0, f"wrote {len(rows)} rows to {tmp_path / 'sft.jsonl'}\n", "")
     assert len(rows) >= sum(episode.scored for episode in awkward())
     code, said, err = run(capsys, "export", store, tmp_path / "pairs.jsonl", "--format", "preferences")
-    assert (code, said) == (1, f"wrote 0 rows to {tmp_path / 'pairs.jsonl'}\n")  # no task was played twice
+    assert (code, said) == (1, "")  # no task was played twice
+    assert "nothing was written: preferences needs two episodes of one task" in err
+    assert not (tmp_path / "pairs.jsonl").exists()
 
 
 def test_what_a_resumed_run_played_again_is_trained_on_once(tmp_path, capsys):

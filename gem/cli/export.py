@@ -157,6 +157,8 @@ class Format(NamedTuple):
     suffix: str = ""
     turns: bool = False
     """Whether it may have a row for each turn."""
+    needs: str = "an episode that can be read"
+    """What a store must hold for anything to be written."""
 
 
 FORMATS = {
@@ -166,8 +168,12 @@ FORMATS = {
     "atif": Format(_write_atif, ("trajectory", "trajectories"), "gem.adapters.atif:read_atif"),
     "inspect": Format(_write_logs, ("log", "logs"), "gem.adapters.inspect_logs:read_logs", ".eval"),
     "openenv": Format(_write_traces, ("trace", "traces"), "gem.adapters.openenv_traces:read_traces"),
-    "sft": Format(_write_sft),
-    "preferences": Format(_write_preferences),
+    "sft": Format(_write_sft, needs="an episode with a verdict, in which a model answered"),
+    "preferences": Format(
+        _write_preferences,
+        needs="two episodes of one task with verdicts, whose answers differ before their observations do and "
+        "which earned differently; play each task several times (`gem-gym eval -k 4`)",
+    ),
 }
 """The formats of episodes by name; messages follow from it."""
 
@@ -301,7 +307,12 @@ def _export_episodes(
         left_out = Damaged()
         written = format.write(Writing(episodes, out, per, not no_tokens, left_out))
         torn = episodes.torn
-    print(f"wrote {written} {format.units[written != 1]} to {printable(str(out))}")
+    if not written:
+        if out.is_file():
+            out.unlink()  # or the next try would find it there
+        print(f"nothing was written: {kind} needs {format.needs}.", file=sys.stderr)
+    else:
+        print(f"wrote {written} {format.units[written != 1]} to {printable(str(out))}")
     left_out.tell()
     if torn:
         print(f"{torn} damaged line{'s were' if torn > 1 else ' was'} skipped.", file=sys.stderr)
