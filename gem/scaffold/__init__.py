@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from gem import registry
 from gem.errors import BadArgument, StoreError, check_argument, reason
-from gem.naming import is_fixed
+from gem.naming import is_fixed, is_path
 from gem.record import SEAT
 
 Kind = Literal["class", "dataset"]
@@ -69,6 +69,11 @@ def write_taskset(env_id: str, folder: str | Path) -> Package:
         UnknownEnv: for an id that is not registered. BadArgument: for an id that no other machine has, or of
             several seats; for an invalid or taken name, or a folder that exists.
     """
+    if is_path(env_id):
+        raise BadArgument(
+            f"{env_id} is in a file of this machine; accepted: an id that an installed package registers. "
+            "`gem-gym init NAME` makes such a package; put the class into it."
+        )
     spec, folder = registry.spec(env_id), Path(folder)
     if spec.seats != (SEAT,):
         raise BadArgument(f"{spec.id} has the seats {', '.join(spec.seats)}; accepted: one seat.")

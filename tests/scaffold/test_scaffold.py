@@ -142,6 +142,11 @@ def test_an_installed_package_is_found_and_passes_its_own_tests(tmp_path, kind):
     run("-m", "pytest", "-q", cwd=package.folder)
 
 
+def test_a_taskset_of_a_file_is_refused_with_the_way_out(tmp_path, capsys):
+    assert cli.main(["export", "own.py:Env", str(tmp_path / "own"), "--format", "verifiers"]) == 2
+    assert "accepted: an id that an installed package registers. `gem-gym init" in capsys.readouterr().err
+
+
 def test_a_written_taskset_names_its_environment_and_what_it_needs(tmp_path, capsys):
     target = tmp_path / "word-puzzles"
     assert cli.main(["export", "rg:leg_counting", str(target), "--format", "verifiers"]) == 0
