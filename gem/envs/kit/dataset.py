@@ -65,8 +65,13 @@ class DatasetEnv(Env):
         """Set the tasks, the grader, and the number of attempts.
 
         Raises:
-            BadArgument: for less than one attempt, or a discount outside 0 to 1.
+            BadArgument: for what is no set of tasks, a grader that cannot be called, less than one attempt,
+                or a discount outside 0 to 1.
         """
+        is_set = isinstance(tasks, TaskSet) and hasattr(tasks, "order")
+        check_argument("tasks", tasks, is_set, "a TaskSet, as gem.tasks.sources.load(ROWS or PATH) makes it")
+        accepted = "a function of answer and reference that returns a Score, as make_grader('math') makes it"
+        check_argument("grader", grader, callable(grader), accepted)
         check_count("max_attempts", max_attempts)
         is_share = isinstance(retry_discount, int | float) and 0 <= retry_discount <= 1
         check_argument("retry_discount", retry_discount, is_share, "0 to 1")

@@ -263,6 +263,8 @@ class WorkspaceEnv(Env):
         Raises:
             NoVerdict: when something that the environment itself needs is gone.
         """
+        if not hasattr(self, "max_turns"):
+            raise NotImplementedError(f"{type(self).__name__} must set max_turns.")
         self.turn += 1
         asked, report = self.read_turn(action), TurnReport()
         self.begin_turn()

@@ -31,6 +31,19 @@ def env(n=10, **keywords):
     return DatasetEnv(load(rows), Nearness(), **keywords)
 
 
+@pytest.mark.parametrize(
+    ("tasks", "grader", "why"),
+    [
+        ([{"problem": "1?", "answer": 1}], Nearness(), r"tasks is \[.*accepted: a TaskSet"),
+        ("tasks.csv", Nearness(), "tasks is 'tasks.csv'; accepted: a TaskSet"),
+        (load([{"problem": "1?", "answer": 1}]), "math", "grader is 'math'; accepted: a function"),
+    ],
+)
+def test_what_is_no_task_set_and_no_grader_is_refused_at_once(tasks, grader, why):
+    with pytest.raises(BadArgument, match=why):
+        DatasetEnv(tasks, grader)
+
+
 def test_seeds_are_positions_of_a_walk_that_sees_every_task_once_per_epoch():
     one = env(10)
     first = [one.reset(seed=seed).info["task"] for seed in range(10)]

@@ -36,6 +36,18 @@ def test_the_judge_says_what_is_wrong(wrong, reward):
     assert env.step("<submit/>").reward == reward
 
 
+def test_a_task_without_max_turns_is_told_so():
+    class Endless(Judged):
+        @property
+        def max_turns(self):
+            raise AttributeError
+
+    env = Endless("")
+    env.reset(seed=1)
+    with pytest.raises(NotImplementedError, match="Endless must set max_turns"):
+        env.step("go")
+
+
 @pytest.mark.parametrize("draft", ["<thinking>Then <submit/></thinking>", "<submit/></think>"])
 def test_a_submission_in_thinking_is_none(draft):
     env = Judged("")
