@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, Self, TypeVar, overload
 
 from gem.content import Image, ToolSpec
-from gem.errors import BadArgument, CannotFork, NoVerdict, ToolError, check_argument, text_of_error
-from gem.specs import Rebuildable
+from gem.errors import BadArgument, CannotFork, NoVerdict, ToolError, check_seconds, text_of_error
+from gem.specs import Rebuildable, check_keywords
 from gem.tools import calls, schema
 from gem.tools.calls import ToolCall
 
@@ -262,9 +262,11 @@ class FunctionTool(BaseTool):
                 agent needs, and for a parameter that JSON cannot give.
         """
         super().__init__()
-        check_argument(
-            "timeout", timeout, timeout is None or timeout > 0, "a positive number of seconds, or None"
-        )
+        check_seconds("timeout", timeout)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadArgument(
+                f"the tool {function.__name__} yields its results; accepted: a function that returns one."
+            )
         self.name = name or getattr(function, "__name__", "")
         self.tag, self.parallel_safe, self.timeout = tag, parallel_safe, timeout
         self.function = function
@@ -343,6 +345,7 @@ def tool(function: Any = None, /, **settings: Any) -> Any:
     Raises:
         BadArgument: for a function that can be no tool; see FunctionTool.
     """
+    check_keywords(FunctionTool, settings, "tool")
 
     def mark(function: _F) -> _F:
         FunctionTool(function, **settings)

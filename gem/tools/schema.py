@@ -153,7 +153,10 @@ def write_result(result: Any) -> str:
     try:
         if isinstance(result, list | tuple | dict | set | frozenset) or is_dataclass(result):
             return json.dumps(result, ensure_ascii=False, default=_plain)
-        return str(_plain(result))
+        text = str(_plain(result))
+        if f" at 0x{id(result):x}" in text:
+            raise TypeError(f"a {type(result).__name__}")
+        return text
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolError(f"the tool returned what cannot be shown as text: {error}.") from error
 

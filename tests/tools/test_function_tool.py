@@ -14,7 +14,7 @@ import pytest
 import gem
 from gem.content import ToolCall
 from gem.envs.kit.workspace import WorkspaceEnv
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import BadArgument, NoVerdict, UnknownArgument
 from gem.evals.suite import load_suite
 from gem.record import Reply
 from gem.registry import Maker, find_wrapper, fix_wrapper, task_of
@@ -222,6 +222,16 @@ def silent(x: int):
     pass
 
 
+def yielding() -> str:
+    """Give the items."""
+    yield "a"
+
+
+async def yielding_later() -> str:
+    """Give the items."""
+    yield "a"
+
+
 @pytest.mark.parametrize(
     ("function", "why"),
     [
@@ -235,14 +245,29 @@ def silent(x: int):
         (of_a_set_of_lists, r"'x' of the type list\[set\[list\[int\] \| str\]\]"),
         (of_a_set_of_dataclasses, "'x' of the type set"),
         (silent, "no docstring"),
+        (yielding, "the tool yielding yields its results"),
+        (yielding_later, "the tool yielding_later yields its results"),
     ],
 )
 def test_a_function_that_can_be_no_tool_is_refused_where_it_is_defined(function, why):
     with pytest.raises(BadArgument, match=why) as refused:
         tool(function)
     assert "\n" not in str(refused.value)
-    with pytest.raises(BadArgument, match="timeout"):
-        tool(timeout=0)(double)
+    for wrong in ({"timeout": 0}, {"timeout": "5"}):
+        with pytest.raises(BadArgument, match="timeout"):
+            tool(**wrong)(double)
+    with pytest.raises(UnknownArgument, match=r"tool does not take 'nam'\. Did you mean 'name'"):
+        tool(nam="x")
+
+
+def test_a_result_that_is_a_place_in_memory_is_an_error():
+    @tool
+    def items() -> Any:
+        """Give the items."""
+        return (item for item in "ab")
+
+    done = FunctionTool(items).run({})
+    assert (done.error, done.text) == (True, "the tool returned what cannot be shown as text: a generator.")
 
 
 def collect(x: set[Any], y: set[tuple[int, ...]]) -> int:
