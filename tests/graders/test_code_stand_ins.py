@@ -241,6 +241,29 @@ def test_a_subclass_of_counter_is_compared_by_what_it_holds(judge, test):
     assert judge(right, [tests.replace("abc", "ab")]) == "AC"
 
 
+FRESH = """
+class Box:
+    def __add__(self, *other): return Box()
+    __sub__ = __rsub__ = __mul__ = __rmul__ = __abs__ = __add__
+    def __lt__(self, other): return True
+    __le__ = __gt__ = __ge__ = __lt__
+def f(): return Box()
+"""
+
+
+@pytest.mark.parametrize("made", ["f()", "Box() + Box()"])
+@pytest.mark.parametrize("test", ["abs(x - 6) <= 1e-9 * abs(x)", "1e-9 * x > abs(6 - x)", "x * 1 > x - 6"])
+def test_an_object_is_no_tolerance_of_its_own_difference(judge, made, test):
+    assert judge(FRESH, [f"x = {made}\nassert {test}"], {"classes": ["Box"]}) == "WA"
+
+
+def test_objects_order_themselves(judge):
+    code = "class Box:\n    def __init__(self, n=1): self.n = n\n    def __lt__(self, o): return self.n < o.n\n    def __mul__(self, k): return Box(self.n * k)\ndef f(): return Box(3)\n"
+    tests = "assert f() < f() * 2 and f() * 2 > f() and Box(1) < Box(2) * 2 < f() * 2 and sorted([f() * 2, f()])[0].n == 3\n"
+    assert judge(code, [tests], {"classes": ["Box"]}) == "AC"
+    assert judge(code, [tests.replace("Box(2)", "Box(9)")], {"classes": ["Box"]}) == "WA"
+
+
 FORGED = """
 class Box{base}:
     def __eq__(self, other): return True

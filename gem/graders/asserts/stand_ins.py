@@ -330,7 +330,8 @@ def _same_content(thing: Any, other: Any) -> bool | None:
 def _order(operation: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, Thing) or read_level(self) == MADE:
-            computed = isinstance(other, Thing) and min(read_level(self), read_level(other)) >= TAINTED
+            levels = {read_level(each) for each in (self, other) if isinstance(each, Thing)}
+            computed = levels == {TAINTED} or (COMPARED in levels and not levels & {MADE, FOUND})
             if computed and operation not in ("eq", "ne"):  # as in abs(6 - x) <= 1e-9 * abs(x)
                 raise Refused("objects of the submission would order what was computed from plain data")
             return get_peer().ask(operation, self, other)
