@@ -7,14 +7,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from gem import registry
-from gem.core import Env, check_start, check_step, copy_info
+from gem.content import check_obs
+from gem.core import Env, Start, Step, check_flag, check_reward, check_start, check_step, copy_info
 from gem.errors import NoVerdict, WorkerDied, text_of_error
 from gem.record import Failure
 from gem.specs import TaskRef
 
 METHODS = (
-    "reset",
-    "step",
     "seed_actor",
     "sample_random_action",
     "solve",
@@ -23,7 +22,7 @@ METHODS = (
     "get_state",
     "set_state",
 )
-"""Verbs that are methods of the environment; `random_action` and `expert_action` are for several seats."""
+"""Verbs that are a method's plain call; `random_action` and `expert_action` are for several seats."""
 
 
 class Description(NamedTuple):
@@ -46,16 +45,53 @@ def introduce(env: Env) -> tuple[str | None, int | None]:
     return env.env_id, env.seed
 
 
-def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
-    """Step `env`; if that ends its episode and `next_seed` is given, start the next one.
+def reset(env: Env, *args: Any, **kwargs: Any) -> Any:
+    """Reset `env` and return its start, with one seat or by seat, as `step` returns a step."""
+    start: Any = env.reset(*args, **kwargs)
+    obs, info = start
+    if type(obs) is not dict:
+        obs, info = check_start(start)
+        return Start(obs, copy_info(info))
+    if isinstance(info, Mapping) and obs.keys() <= info.keys():
+        return _by_seat(start, check_obs, copy_info)
+    return start  # of neither form: whoever plays it says what is accepted
 
-    Infos are copies, as an environment may change those that it returned.
 
-    If the next episode breaks in its reset, the end of this one remains valid: obs is None, and the failure
-    is ``info["error"]``.
+def step(env: Env, action: Any) -> Any:
+    """Step `env` and return its step, of one seat or by seat.
+
+    Its values are checked where the environment runs, as no message between processes holds all that it may
+    return. Infos are copies, as an environment may change those that it returned.
 
     Raises:
         ContractBroken, BadArgument: for a value of another type. Others: what the environment raised.
+    """
+    return _copy_step(env.step(action))
+
+
+def _copy_step(step: Any) -> Any:
+    if type(step[0]) is dict and all(isinstance(column, Mapping) for column in step):
+        return _by_seat(step, _check_shown, check_reward, check_flag, check_flag, copy_info)
+    obs, reward, terminated, truncated, info = check_step(step)
+    return Step(obs, reward, terminated, truncated, copy_info(info))
+
+
+def _by_seat(result: Any, *checks: Callable[[Any], Any]) -> Any:
+    """Return a MultiStart or a MultiStep with the values that each column's check returned."""
+    columns = zip(checks, result, strict=True)
+    return result._make({seat: check(value) for seat, value in column.items()} for check, column in columns)
+
+
+def _check_shown(obs: Any) -> Any:
+    """Return the observation of a seat, or None where a seat that ended was shown none."""
+    return None if obs is None else check_obs(obs)
+
+
+def advance(env: Env, action: str, next_seed: int | None) -> tuple[Any, ...]:
+    """Step `env`; if that ends its episode and `next_seed` is given, start the next one; see `step`.
+
+    If the next episode breaks in its reset, the end of this one remains valid: obs is None, and the failure
+    is ``info["error"]``.
     """
     obs, reward, terminated, truncated, info = check_step(env.step(action))
     info = copy_info(info)
@@ -90,8 +126,8 @@ def run_program(env: Env, run: Any) -> Any:
     """
     inside = type(getattr(env, "unwrapped", env))
     if getattr(inside, "run_program", Env.run_program) is Env.run_program:
-        return run.play(env)
-    return env.run_program(run)
+        return _copy_step(run.play(env))
+    return _copy_step(env.run_program(run))
 
 
 def describe_failure(error: Exception) -> dict[str, str]:
@@ -122,6 +158,8 @@ def _method(name: str) -> Callable[..., Any]:
 
 VERBS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
+        "reset": reset,
+        "step": step,
         **{name: _method(name) for name in METHODS},
         "advance": advance,
         "describe": describe,

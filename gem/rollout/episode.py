@@ -385,7 +385,9 @@ class _Progress:
         self.steps += 1
         self.waiting = []
         if not self.several:
-            result = ({SEAT: value} for value in result)
+            obs, reward, terminated, truncated, info = result
+            self._enter_result(SEAT, obs, reward, terminated, truncated, info, step_s)
+            return
         observations, rewards, terminations, truncations, infos = result
         for seat, reward in rewards.items():
             obs, ends = observations.get(seat), (terminations[seat], truncations[seat])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gem import registry, seeding
 from gem.closing import Closing
 from gem.content import Obs
-from gem.core import Env, check_start, copy_info
+from gem.core import Env, check_start
 from gem.errors import BadAction, BadArgument, EnvClosed, EpisodeOver, ResetNeeded, UnknownArgument
 from gem.hosts.base import NO_KWARGS, Command, Host, Recipe, make_host
 from gem.hosts.verbs import describe_failure
@@ -428,7 +428,7 @@ class VectorEnv(Closing):
         if error is not None:
             return "", {"error": self._broke(member, error)}
         member.running = True
-        return obs, copy_info(info)
+        return obs, info
 
     def _broke(self, member: _Member, error: Exception) -> dict[str, str]:
         """Replace an environment whose episode broke, and return the failure."""

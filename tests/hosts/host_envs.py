@@ -11,11 +11,14 @@ import subprocess
 import sys
 import threading
 import warnings
+from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from gem.core import Env, Start, Step
 from gem.errors import NoVerdict
+from gem.seats import MultiStart, MultiStep, SeatedEnv
 
 
 class Scripted(Env):
@@ -84,6 +87,50 @@ class Reusing(Env):
         self.info["success"] = action == "open"
         self.info["said"].append(action)
         return Step(action, 1.0, action == "open", False, self.info)
+
+
+def careless_values(kind: str) -> tuple[Any, Any, Any]:
+    """Return an observation, a reward and an info."""
+    if kind == "knot":
+        knot: dict[str, Any] = {}
+        knot["me"] = knot
+        return "seen", 1.0, knot
+    info = MappingProxyType({"a": 1})
+    return (b"seen" if kind == "bytes" else "seen"), Fraction(1, 2), info
+
+
+class Careless(Env):
+    """Returns values of other types than it should, from its reset or from each step."""
+
+    def __init__(self, kind: str = "text", when: str = "step") -> None:
+        self.kind, self.when = kind, when
+
+    def reset(self, seed: int | None = None) -> Start:
+        super().reset(seed)
+        obs, _, info = careless_values(self.kind if self.when == "reset" else "text")
+        return Start(obs, info)
+
+    def step(self, action: str) -> Step:
+        return Step(*careless_values(self.kind)[:2], False, False, careless_values(self.kind)[2])
+
+
+class CarelessSeats(SeatedEnv):
+    """The same with two seats, of which the second never acts."""
+
+    seats = ("p0", "p1")
+
+    def __init__(self, kind: str = "text", when: str = "step") -> None:
+        self.kind, self.when = kind, when
+
+    def reset(self, seed: int | None = None) -> MultiStart:
+        super().reset(seed)
+        obs, _, info = careless_values(self.kind if self.when == "reset" else "text")
+        return MultiStart({"p0": obs}, {"p0": {}, "p1": info})
+
+    def step(self, actions: dict[str, str]) -> MultiStep:
+        obs, reward, info = careless_values(self.kind)
+        flags = dict.fromkeys(self.seats, False)
+        return MultiStep({"p0": obs}, {"p0": 0, "p1": reward}, flags, flags, {"p0": {}, "p1": info})
 
 
 class OddError(Exception):

@@ -20,6 +20,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pytest
 from host_envs import (
+    Careless,
+    CarelessSeats,
     Leaving,
     Looping,
     Odd,
@@ -572,6 +574,28 @@ def test_an_info_has_on_each_host_what_a_store_writes(kind: str, action: str, te
         assert call(host, 2, "introduce") == (None, 2)  # its worker goes on
 
 
+@ANY
+@pytest.mark.parametrize("recipe", [Careless, CarelessSeats])
+def test_a_result_is_checked_and_copied_where_its_environment_runs(
+    kind: str, recipe: Callable[..., Env]
+) -> None:
+    faults = [(fault, when) for fault in ("bytes", "knot") for when in ("reset", "step")]
+    recipes = [recipe, *(partial(recipe, *fault) for fault in faults)]
+    with filled(make_host(kind), recipes) as host:
+        (start, *_), failed = host.map(range(5), "reset", range(5))
+        action = "go" if recipe is Careless else {"p0": "go"}
+        (step, *_), broken = host.map([0, 2, 4], "step", [action] * 3)
+        obs, reward, info = step[0], step[1], step[-1]
+        if recipe is Careless:
+            assert (start, obs, reward, info) == (("seen", {"a": 1}), "seen", 0.5, {"a": 1})
+        else:
+            assert start == ({"p0": "seen"}, {"p0": {}, "p1": {"a": 1}})
+            assert (obs, reward, info) == ({"p0": "seen"}, {"p0": 0.0, "p1": 0.5}, start[1])
+    for errors in (failed, broken):
+        assert [type(error) for error in errors.values()] == [BadArgument, RecursionError]
+    assert (list(failed), list(broken)) == ([1, 3], [1, 2])
+
+
 def test_no_numpy_value_is_loaded_in_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.arange(6.0).reshape(2, 3)
     arrays = [array, array[:, ::2], array.astype("f4,i2"), np.array([{"it": np.True_}, None])]
@@ -677,9 +701,10 @@ if __name__ == "__main__":
         for call in (host.ready, lambda: host.map([1], "step", ["b"]), lambda: host.add(Scripted)):
             try:
                 call()
-                print("called", flush=True)
+                said = "called"
             except EnvClosed as error:
-                print(str(error)[:14], flush=True)
+                said = str(error)[:14]
+            os.write(1, f"{{said}}\\n".encode())  # at once: two processes write
         if not fork:
             host.remove(1)
             host.close()

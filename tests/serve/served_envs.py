@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from gem.content import Image, Text, ToolSpec
@@ -52,6 +53,12 @@ class Obeying(Env):
             return Step("cut", 0.5, False, True, {"stop": "token_limit"})
         if word == "surrogate":
             return Step("half \ud800", 0.0, False, False, {"\ud800": "\ud800"})
+        if word == "bytes":
+            return Step(b"x", 0.5, False, False, info)  # type: ignore[arg-type]
+        if word == "knot":
+            info["me"] = info
+        if word == "fraction":
+            return Step("x", Fraction(1, 4), True, False, info)  # type: ignore[arg-type]
         if word == "wait":
             assert self.gate.wait(20), "nobody opened the gate"
         done = self.turn >= self.length

@@ -271,6 +271,24 @@ def test_a_runner_records_the_same_episodes_on_the_remote_host(serving):
     assert [turn.action for turn in again.turns] == [turn.action for turn in recorded.turns]
 
 
+def test_values_of_wrong_types_are_those_on_other_hosts(serving):
+    server = serving()
+    played = []
+    for host in ("serial", f"remote:{server.url}"):
+        for word in ("bytes", "knot", "fraction"):
+            with Runner(ScriptedAgent([word]), host=host, retries=0) as runner:
+                (episode,) = runner.play([Job("served:Obeying", seed=1)])
+            (turn,) = episode.turns
+            error = None if episode.error is None else (episode.error.boundary, episode.error.type)
+            played.append((episode.stop, error, turn.reward, episode.final_observation))
+    assert played[:3] == played[3:]
+    assert [(error, reward) for _, error, reward, _ in played[:3]] == [
+        (("env", "BadArgument"), None),
+        (("env", "RecursionError"), None),
+        (None, 0.25),
+    ]
+
+
 def test_a_server_that_dies_is_no_verdict(serving):
     server = serving("served:Obeying")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clocks import Clock
-from host_envs import Fragile, Reusing, Scripted
+from host_envs import Careless, Fragile, Reusing, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -469,6 +469,18 @@ def test_a_reset_with_values_of_wrong_types_breaks_its_own_episode_alone(backend
         assert np.isnan(reward).tolist() == truncated.tolist() == [True, False]
         assert (obs[0], infos[0]["final_info"]["error"]["type"]) == ("", "BadArgument")
         assert infos[1]["turn"] == 2
+
+
+@ANY
+def test_an_info_that_cannot_be_copied_breaks_its_own_episode_alone(backend: str) -> None:
+    recipes = [partial(Careless, "knot", "reset"), partial(Careless, "knot"), Scripted]
+    with VectorEnv(recipes, backend, seed=0) as vec:
+        _, infos = vec.reset()
+        assert [info.get("error", {}).get("type") for info in infos] == ["RecursionError", None, None]
+        _, reward, _, truncated, infos = vec.step(["go"] * 3)
+        assert np.isnan(reward).tolist() == truncated.tolist() == [True, True, False]
+        for info in infos[:2]:
+            assert info["final_info"]["error"]["type"] == "RecursionError"
 
 
 # -- misuse

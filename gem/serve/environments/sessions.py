@@ -14,7 +14,7 @@ import msgspec
 
 from gem import seeding
 from gem.content import ToolSpec
-from gem.core import Step, check_start, check_step, copy_info
+from gem.core import Step, check_start, check_step
 from gem.errors import BadArgument, EpisodeOver, NoVerdict, UnknownArgument
 from gem.hosts.base import NO_KWARGS
 from gem.hosts.verbs import describe_failure
@@ -446,7 +446,7 @@ class Sessions:
                 session.steps, session.seed, session.answers = 0, next_seed, None
             return tuple(step)
         step = check_step(await self.step(session, action))
-        final = {"final_obs": step[0], "final_info": copy_info(step[4])}
+        final = {"final_obs": step[0], "final_info": step[4]}
         try:
             obs, info = check_start(await self.reset(session, next_seed))
         except Exception as error:  # the end of this episode stands all the same
