@@ -585,19 +585,24 @@ class Episode:
         """The seats of the environment; if it never started, the seats that have a turn."""
         return tuple(self.ends or dict.fromkeys(turn.seat for turn in self.turns))
 
+    def _find_seat(self, seat: str) -> str:
+        """Return the name of a seat; SEAT is the only one, whatever its name."""
+        return next(iter(self.ends)) if seat == SEAT and len(self.ends) == 1 else seat
+
     def turns_of(self, seat: str = SEAT) -> list[Turn]:
-        """Return the turns of one seat, in order."""
+        """Return the turns of one seat, in order; by default those of the only one, whatever its name."""
+        seat = self._find_seat(seat)
         return [turn for turn in self.turns if turn.seat == seat]
 
     def exchanges(self, seat: str = SEAT) -> list[Turn]:
         """Return a seat's turns with the info before each action, as `gem.history.messages` needs them."""
         turns = self.turns_of(seat)
-        infos = (self.starts.get(seat, {}), *(turn.info for turn in turns))
+        infos = (self.starts.get(self._find_seat(seat), {}), *(turn.info for turn in turns))
         return [replace(turn, info=info) for turn, info in zip(turns, infos, strict=False)]
 
     def tools(self, seat: str = SEAT) -> tuple[ToolSpec, ...]:
         """Return the tools that a seat was offered at last."""
-        infos = (self.starts.get(seat, {}), *(turn.info for turn in self.turns_of(seat)))
+        infos = (self.starts.get(self._find_seat(seat), {}), *(turn.info for turn in self.turns_of(seat)))
         return next(filter(None, map(tools_in, reversed(infos))), ())
 
     def reward(self, seat: str | None = None) -> float:
@@ -611,7 +616,7 @@ class Episode:
         """Return the sum of a seat's rewards so far, or the mean over the seats, even without verdict."""
         if seat is None and self.ends:
             return _sum([self.earned(each) for each in self.ends]) / len(self.ends)
-        seat = seat or SEAT
+        seat = self._find_seat(seat or SEAT)
         unearned = self.ends[seat].unearned if seat in self.ends else 0.0
         return _sum([unearned, *(turn.reward or 0.0 for turn in self.turns if turn.seat == seat)])
 

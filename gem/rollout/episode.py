@@ -284,7 +284,8 @@ class _Progress:
 
     def restore(self, start: Branch) -> None:
         """Enter the recorded turns of a branch whose state was set."""
-        exchanges, dialogue, end = start.episode.exchanges(), self.dialogues[SEAT], self.record.ends[SEAT]
+        ((seat, dialogue),) = self.dialogues.items()
+        exchanges, end = start.episode.exchanges(seat), self.record.ends[seat]
         for exchange, recorded in zip(exchanges[: start.turns], start.episode.turns, strict=False):
             turn = dialogue.open(exchange.observation, exchange.info)
             self.tokens += dialogue.recall(recorded)
@@ -293,7 +294,7 @@ class _Progress:
             self.record.turns.append(turn)
         following = exchanges[start.turns]
         end.observation, end.info = following.observation, dict(following.info)
-        self.waiting, self.steps = [SEAT], len(self.record.turns)
+        self.waiting, self.steps = [seat], len(self.record.turns)
 
     def assign_actor(self, actor: str | Mapping[str, str]) -> None:
         """Let the environment's own actor play all seats, or the seats of a mapping."""

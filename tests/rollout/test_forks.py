@@ -5,7 +5,7 @@ from itertools import accumulate
 from threading import Lock
 
 import pytest
-from fork_worlds import FarWalk, Forgetful, Moody, Walk
+from fork_worlds import FarWalk, Forgetful, Moody, SoloWalk, Walk
 
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
@@ -148,6 +148,20 @@ def test_games_of_several_seats_are_replayed():
     for episode in rollout(jobs, RandomAgent()):
         assert episode.scored
         assert [t.action for t in episode.turns[:3]] == [t.action for t in whole.turns[:3]]
+
+
+def test_a_game_of_one_seat_is_copied_as_an_environment_of_one_agent():
+    whole = played(SoloWalk)
+    copied = branches(whole, [0, 2], 3)
+    assert all(job.start.state for job in copied)
+    forks = rollout(copied, RandomAgent())
+    assert hashes(forks) == hashes(rollout(branches(whole, [0, 2], 3, fork=False), RandomAgent()))
+    assert [turn.action for turn in forks[-1].turns[:2]] == [turn.action for turn in whole.turns[:2]]
+    assert whole.turns_of() == whole.turns
+    assert [turn.info.get("turn") for turn in whole.exchanges()] == [None, 1, 2, 3, 4]
+    assert whole.earned("agent") == whole.earned("p0") == whole.earned()
+    with Runner(RandomAgent()) as runner:
+        assert [value.lost for value in turn_values(whole, runner, 2)] == [0] * 5
 
 
 def test_seats_that_act_at_the_same_time_are_not_parted():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from typing import ClassVar
 
 from gem.core import Env, Start, Step
+from gem.seats import MultiStart, MultiStep, SeatedEnv
 
 _EVERY_STEP = count()
 
@@ -25,6 +27,26 @@ class Walk(Env):
 
     def sample_random_action(self) -> str:
         return str(self.actor_rng.randrange(2))
+
+
+class SoloWalk(SeatedEnv):
+    """The same as a game of seats that has only one."""
+
+    seats = ("p0",)
+
+    def reset(self, seed: int | None = None) -> MultiStart:
+        super().reset(seed)
+        self.turn = 0
+        return MultiStart({"p0": f"world {self.rng.randrange(10**6)}"}, {"p0": {}})
+
+    def step(self, actions: Mapping[str, str]) -> MultiStep:
+        self.turn += 1
+        obs = {"p0": f"{actions['p0']} {self.rng.randrange(10**6)}"}
+        earned, over = {"p0": float(actions["p0"] == "1")}, {"p0": self.turn == 5}
+        return MultiStep(obs, earned, over, {"p0": False}, {"p0": {"turn": self.turn}})
+
+    def random_action(self, seat: str) -> str:
+        return str(self.actor_rng_of(seat).randrange(2))
 
 
 class FarWalk(Walk):
