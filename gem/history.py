@@ -49,7 +49,8 @@ class HistoryPolicy:
     message; ``concat_with_action``: the same with the actions between them; ``chat``: alternating user and
     assistant messages.
     `window`: the number of latest observations to keep (None: all).
-    `keep_first`: a window also keeps the first observation, which states the rules.
+    `keep_first`: a window also keeps the first observation, which states the rules: in place of its oldest,
+    or beside a single one.
     `system`: a system message in front.
     """
 
@@ -129,7 +130,7 @@ def _window(count: int, policy: HistoryPolicy) -> Sequence[int]:
     if policy.window is None or count <= policy.window:
         return range(count)
     kept = range(count - policy.window, count)
-    return (0, *kept[1:]) if policy.keep_first and policy.window > 1 else kept
+    return (0, *kept[-max(1, policy.window - 1) :]) if policy.keep_first else kept
 
 
 def _answer_message(turn: Exchange, native: bool) -> Message:

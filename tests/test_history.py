@@ -59,7 +59,7 @@ def test_the_first_turn_is_the_observation_alone(kind):
         (2, False, "o3\no4"),
         (4, False, "o1\no2\no3\no4"),
         (9, False, "o1\no2\no3\no4"),
-        (1, True, "o4"),
+        (1, True, "o1\no4"),
         (2, True, "o1\no4"),
         (3, True, "o1\no3\no4"),
         (4, True, "o1\no2\no3\no4"),
