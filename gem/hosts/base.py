@@ -215,7 +215,8 @@ class Host(Closing, ABC):
         """Return the environment at `index`, if it runs in this process; make it if necessary.
 
         Raises:
-            BadArgument: when it runs in another process, or there is no such index. Or its recipe's error.
+            BadArgument: when it runs in another process, or there is no such index. EnvClosed: after close(),
+                and in a fork of the process that shares no environments. Or its recipe's error.
         """
         raise BadArgument("these environments run in other processes; use the serial or thread host.")
 

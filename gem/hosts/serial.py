@@ -54,6 +54,7 @@ class Serial(Host):
 
     def env(self, index: int) -> Env:
         """Return the environment at `index`; see Host.env."""
+        self._check_open()
         self._check_known(index)
         return self._slots[index].make()
 

@@ -92,6 +92,7 @@ class Threads(Host):
 
     def env(self, index: int) -> Env:
         """Return the environment at `index`; see Host.env. Do not use it while a call of it runs."""
+        self._check_open()
         self._check_known(index)
         slot = self._slots[index]
         if slot.env is None:

@@ -241,7 +241,8 @@ class VectorEnv(Closing):
             seed: environment `i` starts with ``derive(seed, "env", i)``; a sequence has each one's seed,
                 used unchanged; None starts each one's next episode.
             indices: which environments; None: all.
-            **options: passed to every environment's reset; ``env3_kwargs={...}`` only to environment 3's.
+            **options: passed to every environment's reset; ``env3_kwargs={...}`` only to environment 3's,
+                which may have a `seed` among them.
 
         Returns:
             The first observations and infos, in order.
@@ -260,17 +261,15 @@ class VectorEnv(Closing):
         alone = {key: options.pop(key) for key in [*options] if _OF_ONE.fullmatch(key)}
         if strangers := set(alone) - {f"env{member.place}_kwargs" for member in members}:
             raise BadArgument(f"got {sorted(strangers)}, but this reset has no such environment.")
+        kwargs = [{**options, **alone.get(f"env{member.place}_kwargs", {})} for member in members]
+        given = [each.pop("seed", None) for each in kwargs]
         before = [(member.seed, member.begun) for member in members]
-        if seed is not None:
-            seeds = _first_seeds(seed, [member.place for member in members])
-            for member, own in zip(members, seeds, strict=True):
-                member.seed = own
-        self._submit(
-            [
-                self._beginning(member, {**options, **alone.get(f"env{member.place}_kwargs", {})})
-                for member in members
-            ]
-        )
+        places = [member.place for member in members]
+        seeds = [each for each, _ in before] if seed is None else _first_seeds(seed, places)
+        seeds = [seeds[at] if own is None else seeding.check(own) for at, own in enumerate(given)]
+        for member, first in zip(members, seeds, strict=True):
+            member.seed = first
+        self._submit(list(map(self._beginning, members, kwargs)))
         starts: dict[int, tuple[Obs, dict[str, Any]]] = {}
         refused: dict[int, UnknownArgument] = {}
         for index, value, error in self._host.ready(len(members)):

@@ -194,6 +194,8 @@ def test_seeds_are_derived_given_or_go_on() -> None:
     assert drawn(one, seed=[5, 5]) == [Scripted().reset(5).obs] * 2
     assert drawn(one, seed=np.int64(4)) == first
     assert drawn(one, seed=[9], indices=[1]) == [Scripted().reset(9).obs]
+    assert drawn(one, env1_kwargs={"seed": 9})[1] == Scripted().reset(9).obs
+    assert drawn(one)[1] == Scripted().reset(seeding.derive(9, "next")).obs
     with pytest.raises(BadArgument, match="seed is -1"):
         one.reset(seed=-1)
     with pytest.raises(BadArgument, match="3 seeds for 2 env"):
@@ -600,6 +602,8 @@ def test_envs_are_the_environments_themselves_where_they_live_here() -> None:
         env = vec.envs[0]
     with pytest.raises(EnvClosed):
         env.reset()
+    with pytest.raises(EnvClosed, match="the host is closed"):
+        _ = vec.envs
     with VectorEnv([Maker(GUESS)], "process") as vec, pytest.raises(BadArgument, match="other processes"):
         _ = vec.envs
 
