@@ -75,6 +75,11 @@ _REMOVE = ""
 """Sent in place of a verb to close and remove an environment; its argument is `call_s`."""
 
 _SPAWN = multiprocessing.get_context("spawn")
+_STARTING = threading.RLock()
+"""Held while a worker starts, in an environment of this process that is changed for that; forks wait too."""
+os.register_at_fork(
+    before=_STARTING.acquire, after_in_parent=_STARTING.release, after_in_child=_STARTING.release
+)
 _NEVER = float("inf")
 _LONGEST = 0x7FFFFFFF  # the most bytes of a message with a short header
 _LONG = 0xFFFFFFFF  # before the size of a longer one
@@ -256,7 +261,8 @@ class _Worker:
             WorkerDied: when the system cannot start one.
         """
         try:
-            self._start()
+            with _STARTING:
+                self._start()
         except Exception as error:  # no memory, no file descriptor; or a warning of multiprocessing as error
             raise WorkerDied(
                 f"a worker process cannot start ({text_of_error(error)}). Use fewer workers, or raise the "

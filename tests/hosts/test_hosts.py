@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -547,6 +548,29 @@ def test_a_worker_that_cannot_be_started_is_one_sentence_and_the_next_call_start
         with pytest.raises(WorkerDied):
             call(host, 1, "step", ("go",))  # its episode was lost with the worker
         assert call(host, 1, "reset", (2,)).obs == Scripted().reset(2).obs
+
+
+def test_workers_that_start_at_the_same_time_have_the_callers_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(processes.SAFE_PATH, raising=False)
+    start, second, seen = SpawnProcess.start, threading.Event(), []
+
+    def start_another(process: SpawnProcess) -> None:
+        seen.append(process._args[1])  # type: ignore[attr-defined]
+        if len(seen) == 1:
+            other.start()
+            second.wait(0.2)  # without a lock it comes in
+        second.set()
+        start(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", start_another)
+    with Processes() as host, Processes() as another:
+        other = threading.Thread(target=another.add, args=(Scripted,))
+        host.add(Scripted)
+        other.join()
+        assert seen == [None, None]
+        assert processes.SAFE_PATH not in os.environ
 
 
 def test_a_worker_whose_interpreter_fails_says_that_it_never_ran(monkeypatch: pytest.MonkeyPatch) -> None:
