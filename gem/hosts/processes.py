@@ -3,7 +3,8 @@
 Workers are spawned, not forked. A fork copies the locks of the caller's threads (torch, tokenizers) in any
 state. It also copies open files, so another worker's copy of a pipe could hide that a worker died. A fork
 server would outlive close(). Workers start in parallel, in a fraction of a second. Adding an environment
-does not wait for that, and starts no worker once there is one per core. Recipes, arguments and results are
+does not wait for that, and starts no worker once there is one per core. Each leads a process group: if it
+is killed, or dies, so are the programs that its environments started. Recipes, arguments and results are
 pickled. All calls for a worker at one time are one message. Their outcomes return together, unless a call
 takes longer than FLUSH_S: then the finished ones are sent.
 """
@@ -210,6 +211,7 @@ class Processes(Host):
             messages = worker.receive()
         if messages is None:
             worker.join(CLOSE_S)
+            worker.kill_programs()
             if worker.process.exitcode == UNGUARDED:
                 self._workers.remove(worker)
                 worker.kill()
@@ -315,9 +317,18 @@ class _Worker:
         """Wait for the end of the process."""
         wait([self.exit_end], timeout)
 
+    def kill_programs(self) -> None:
+        """Kill the process group, before anyone has asked how the process ended: its number is in use."""
+        pid = self.process.pid
+        if pid:  # 0 would be the caller's own group
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+
     def kill(self) -> None:
+        """Release a process that has ended; kill one that has not, with the programs that it would close."""
         if self.process.is_alive():
-            self.process.kill()
+            self.process.kill()  # it may have no group yet
+            self.kill_programs()
         self.process.join()
         if self.exit_end != self.process.sentinel:
             os.close(self.exit_end)
@@ -425,6 +436,7 @@ def _end(workers: Sequence[_Worker]) -> None:
 
 
 def _serve(pipe: Connection[Any, Any], safe_path: str | None) -> None:
+    os.setsid()
     if safe_path is None:
         os.environ.pop(SAFE_PATH, None)
     # Ctrl-C is the caller's to handle. A program that the environment starts inherits an ignored signal,
@@ -479,7 +491,7 @@ def _listen(pipe: Connection[Any, Any], inbox: SimpleQueue[bytes | None]) -> Non
         pass
     inbox.put(None)
     sleep(CLOSE_S)
-    os._exit(1)
+    os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def _made_from(recipe: bytes) -> Env:

@@ -215,7 +215,7 @@ class Forking(Scripted):
 
 
 class Survived(Scripted):
-    """Starts a program and dies, or sends much, or computes without releasing the GIL."""
+    """Starts a program and dies, sends much, or goes on; or computes without releasing the GIL."""
 
     def __init__(self, pid_file: str) -> None:
         super().__init__()
@@ -225,8 +225,11 @@ class Survived(Scripted):
         if action == "compute":
             re.match(r"(a+)+$", "a" * 60 + "b")
         program = [sys.executable, "-c", "import signal; signal.pause()"]
-        child = subprocess.Popen(program, close_fds=False)  # keeps every pipe of this process open
+        own = action == "own"
+        child = subprocess.Popen(program, close_fds=own, start_new_session=not own)  # keeps the pipes open
         Path(self.pid_file).write_text(str(child.pid))
+        if action == "own":
+            return Step("", 0.0, False, False, {})
         if action == "send":
             return Step("x" * 10_000_000, 0.0, False, False, {})
         os._exit(3)

@@ -507,6 +507,31 @@ def test_a_worker_that_falls_silent_inside_a_message_is_given_up(
             os.kill(int(pid_file.read_text()), signal.SIGKILL)
 
 
+@pytest.mark.parametrize("end", ["kill", "hang", "stall"])
+def test_the_programs_of_a_worker_end_when_it_is_killed_or_dies(
+    tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file = tmp_path / "pid"
+    with filled(Processes(call_s=DEADLINE_S), [partial(Survived, str(pid_file))]) as host:
+        call(host, 0, "reset", (1,))
+        call(host, 0, "step", ("own",))
+        program = int(pid_file.read_text())
+        assert alive(program)
+        if end == "kill":
+            os.kill(host.pids[0], signal.SIGKILL)
+            host.submit(0, "step", ("own",))
+        elif end == "hang":
+            host.call_s = 0.1
+            host.submit(0, "step", ("compute",))
+        else:
+            monkeypatch.setattr(processes, "CLOSE_S", 0.1)
+            os.kill(host.pids[0], signal.SIGSTOP)
+        if end != "stall":
+            assert isinstance(host.ready()[0].error, WorkerDied)
+            until(lambda: not alive(program), "the program is still there")
+    until(lambda: not alive(program), "the program is still there")
+
+
 def test_large_messages_to_a_worker_that_does_not_read_are_given_up_as_others(tmp_path: Path) -> None:
     recipes = [partial(Survived, str(tmp_path / "pid")), Scripted]
     with filled(Processes(call_s=DEADLINE_S, workers=1), recipes) as host:

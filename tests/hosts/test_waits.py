@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import threading
 from functools import partial
 from types import SimpleNamespace
@@ -336,9 +337,9 @@ def test_a_worker_whose_caller_is_gone_has_a_while_to_finish(
         return message
 
     monkeypatch.setattr(processes, "sleep", lambda seconds: steps.append(f"slept {seconds:g} s"))
-    monkeypatch.setattr(processes.os, "_exit", lambda code: steps.append(f"ended with {code}"))
+    monkeypatch.setattr(processes.os, "killpg", lambda *sent: steps.append(sent))
     processes._listen(SimpleNamespace(recv_bytes=receive), SimpleNamespace(put=steps.append))  # type: ignore[arg-type]
-    assert steps == [b"one", b"two", None, "slept 2 s", "ended with 1"]
+    assert steps == [b"one", b"two", None, "slept 2 s", (os.getpid(), signal.SIGKILL)]
 
 
 # -- nodes of a Ray cluster
