@@ -10,6 +10,7 @@ some itself.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -66,6 +67,7 @@ class Threads(Host):
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._running: dict[int, _Run] = {}  # kept only where calls are timed
+        weakref.finalize(self, _ring, self._bell).atexit = False  # ends the threads of one that nobody closed
 
     # -- environments
 
@@ -179,27 +181,31 @@ class Threads(Host):
                 return
             if len(self._threads) >= min(len(self), MAX_THREADS) or self._closed:
                 return  # all are working, and return to the queue by themselves
-            thread = threading.Thread(target=self._serve, name="gem-env", daemon=True)
+            us = weakref.ref(self), self._bell
+            thread = threading.Thread(target=_serve, args=us, name="gem-env", daemon=True)
             thread.start()  # before the lock is free: _close joins what it finds
             self._threads.append(thread)
 
-    def _serve(self) -> None:
-        while not self._closed:
-            if len(self._todo) > 1:
-                self._call_one_more()
-            if not self._work():
-                return
-            with self._mutex:
-                if len(self._threads) > len(self):  # environments were removed
-                    self._threads.remove(threading.current_thread())
-                    return
-                self._idle += 1
-            if self._todo:  # it was added between the last check and going idle
-                _ring(self._bell)
-            self._bell.acquire()
-            with self._mutex:
-                self._idle -= 1
-        _ring(self._bell)  # pass the end on
+    def _work_until_idle(self) -> bool:
+        """Run calls in one of the threads; return False if the thread is to end."""
+        if len(self._todo) > 1:
+            self._call_one_more()
+        if not self._work():
+            return False
+        with self._mutex:
+            if len(self._threads) > len(self):  # environments were removed
+                self._threads.remove(threading.current_thread())
+                return False
+            self._idle += 1
+        if self._todo:  # it was added between the last check and going idle
+            _ring(self._bell)
+        return True
+
+    def _wake(self) -> bool:
+        """Count a thread that was idle as one that works; return False if it is to end."""
+        with self._mutex:
+            self._idle -= 1
+        return not self._closed
 
     def _work(self) -> bool:
         """Run calls until the queue is empty; return False if the caller abandoned this thread meanwhile."""
@@ -264,6 +270,18 @@ class Threads(Host):
         if spec is None or spec.thread_safe:
             return None
         return self._locks.setdefault(spec.entry_point, threading.Lock())
+
+
+def _serve(host_of: weakref.ref[Threads], bell: threading.Lock) -> None:
+    """Work for a host in a thread of it; idle ones do not keep it, nor its environments."""
+    host = host_of()
+    while host is not None and host._work_until_idle():
+        del host
+        bell.acquire()
+        host = host_of()
+        if host is None or not host._wake():
+            _ring(bell)  # pass the end on
+            return
 
 
 def _bell() -> threading.Lock:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import wait
@@ -1031,6 +1033,23 @@ def test_what_a_thread_made_is_closed_when_it_is_removed(thread_safe: bool, tmp_
             assert (tmp_path / "closed").exists()
     finally:
         del ENV_REGISTRY[spec.id]
+
+
+def test_a_host_that_nobody_closes_ends_its_threads_and_keeps_no_environment() -> None:
+    everybody = threading.Barrier(3, timeout=DEADLINE_S)
+    host = filled(Threads(), [partial(Scripted, gate=everybody)] * 3)
+    for verb, args in (("reset", (1,)), ("step", ("meet",))):
+        host.submit_all([(index, verb, args, {}) for index in range(3)])
+        while host.busy:
+            host.ready(timeout=0.01)  # a caller that waits for all without a limit would work itself
+    workers, kept = list(host._threads), [weakref.ref(host), weakref.ref(host.env(0))]
+    assert len(workers) == 3
+    del host
+    for worker in workers:
+        worker.join(DEADLINE_S)
+        assert not worker.is_alive()
+    gc.collect()
+    assert [each() for each in kept] == [None, None]
 
 
 def test_threads_beyond_the_number_of_environments_end() -> None:
