@@ -78,6 +78,11 @@ def test_the_same_file_in_another_folder_pairs(capsys, tmp_path, monkeypatch):
     assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "../b") == 0
     told = capsys.readouterr().err
     assert "q.csv is sub/q.csv in the evaluation in ../b: all of its tasks are asked again" in told
+    assert run("eval", "math:Arithmetic-v0-easy", "-n", "2", "--agent", "random", "--out", "../d") == 0
+    assert run("eval", "game:Sudoku-v0-easy", "-n", "2", "--agent", "random", "--out", "../d") == 2
+    told = capsys.readouterr().err
+    assert "choose another --out" in told
+    assert "asked again" not in told
     with open("q.csv", "a") as file:
         file.write("more,Another?,1\n")
     assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "../c") == 0

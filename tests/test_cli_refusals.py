@@ -69,6 +69,7 @@ def test_it_is_refused_with_one_message(folder, capsys, args, said):
     ("words", "said"),
     [
         (["game:Sudok-v0-easy"], "no environment 'game:Sudok-v0-easy'"),
+        (["mathematic"], "'mathematic' is no environment and no suite. Did you mean 'mathematics'"),
         ([SUDOKU, "--episodes=-1e400"], "episodes is '-1e400'; accepted: 1 or more, or all."),
         ([SUDOKU, "--episodes", "9" * 5000], "episodes is '9999"),
         ([SUDOKU, "--agent", "nobody"], "agent is 'nobody'"),

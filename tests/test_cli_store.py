@@ -158,6 +158,10 @@ def test_merge_says_what_it_did(path, tmp_path, capsys):
     code, said, warned = run(capsys, "merge", out, path)
     assert (code, said) == (0, f"copied 0 episodes to {out}; 3 were there already\n")
     assert warned == "left out 1 line: damaged, torn, or of another version of gem\n"
+    folder = tmp_path / "run"
+    folder.mkdir()
+    path.rename(folder / "episodes.jsonl")
+    assert run(capsys, "merge", out, folder)[1] == said
 
 
 def test_the_schema_is_one_that_stored_lines_fit(path, capsys):

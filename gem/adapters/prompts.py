@@ -11,7 +11,7 @@ from functools import cache
 
 from gem import codec, seeding
 from gem.content import Message, check_pictures
-from gem.errors import BadArgument
+from gem.errors import BadArgument, check_argument
 from gem.naming import fix_name
 from gem.record import SEAT, Ask
 from gem.registry import Maker
@@ -31,6 +31,7 @@ def seeded_tasks(envs: str | TaskRef | Iterable[str | TaskRef], seeds: Iterable[
     """
     given = [envs] if isinstance(envs, str | TaskRef) else list(envs)
     tasks = [TaskRef(env) if isinstance(env, str) else env for env in given]
+    check_argument("seeds", seeds, isinstance(seeds, Iterable), "seeds in a list or range, as range(8)")
     numbers = [seeding.check(seed) for seed in seeds]
     if not tasks or not numbers:
         raise BadArgument(f"got {len(tasks)} environments and {len(numbers)} seeds; accepted: 1 or more.")
@@ -49,6 +50,7 @@ def task_text(task: TaskRef) -> str:
     Raises:
         BadArgument: for arguments that are not JSON values.
     """
+    check_argument("task", task, isinstance(task, TaskRef), "a TaskRef, as seeded_tasks makes it")
     if not task.foreign:
         _note_own(task.spec)
     return codec.pack(task).decode()

@@ -20,7 +20,16 @@ from gem.cli.eval_report import Terminal
 from gem.cli.players import PLAYERS, local_agent
 from gem.cli.terms import FAILED, MaybeFloat, MaybeFolder, MaybeInt, MaybePath, MaybeText, table
 from gem.content import printable
-from gem.errors import AgentUnavailable, BadArgument, check_argument, check_least, name_source, reason
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    UnknownEnv,
+    check_argument,
+    check_least,
+    did_you_mean,
+    name_source,
+    reason,
+)
 from gem.evals.data_flags import DataFlags
 from gem.evals.evaluator import SuiteOptions, play_suite
 from gem.evals.instances import Count
@@ -406,6 +415,13 @@ def _suite(given: Arguments) -> Suite:
             "no environment was named; `gem-gym list` shows all, `gem-gym eval --suites` the suites, and "
             "--data FILE takes your own questions."
         )
+    for name in named:
+        if ":" not in name:
+            hint = did_you_mean(name, known_suites())
+            raise UnknownEnv(
+                f"{name!r} is no environment and no suite.{hint} `gem-gym list` shows the environments, "
+                "`gem-gym eval --suites` the suites; one of your own ends in .toml."
+            )
     if len({*named}) < len(named):
         raise BadArgument("an environment was named twice; once is enough.")
     played: list[dict[str, Any]] = [{"env": name, "kwargs": given.own.kwargs(named)} for name in named]

@@ -168,9 +168,9 @@ def merge_stores(
 
     Args:
         out: the store to write; episodes are appended.
-        sources: the stores to copy episodes from.
+        sources: the stores to copy episodes from, or folders of runs.
     """
-    done = merge(out, sources)
+    done = merge(out, [find_store(source) for source in sources])
     print(f"copied {done.copied} episodes to {out}; {done.duplicates} were there already")
     if done.damaged:
         count = "1 line" if done.damaged == 1 else f"{done.damaged} lines"

@@ -506,7 +506,7 @@ class _SuiteRun:
                 self.events.on_message(
                     f"{name} {why} the evaluation in {self.out}: all of its tasks are asked again"
                 )
-            elif name not in digests and (before := [each for each in digests if digests[each] == digest]):
+            elif digest and name not in digests and (before := [n for n in digests if digests[n] == digest]):
                 self.events.on_message(
                     f"{name} is {before[0]} in the evaluation in {self.out}: all of its tasks are asked "
                     "again. To go on, run the command in the working folder of then"

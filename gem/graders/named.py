@@ -159,5 +159,7 @@ def read_rubric(table: Mapping[str, Any]) -> tuple[str, Rubric]:
         weights[name] = part.get("weight", 1.0)
         kinds.append(kind)
     settings = {key: table[key] for key in SETTINGS if key in table and key not in parts}
+    if len(settings) > 1:
+        raise BadArgument("the rubric has both correct and passing, which each decide it; leave one out.")
     kind = next((each for each in kinds if each in MADE), "judge" if "judge" in kinds else "function")
     return kind, Rubric(graders, weights, **settings)

@@ -28,6 +28,7 @@ def test_a_task_comes_back_from_its_text():
         ([], [1], BadArgument, "0 environments"),
         (EASY, [], BadArgument, "0 seeds"),
         (EASY, [-1], BadArgument, "seed"),
+        (EASY, 7, BadArgument, r"seeds is 7; accepted: seeds in a list or range"),
         ("game:GuessTheNumbr-v0", [1], UnknownEnv, "Did you mean"),
         (TaskRef(EASY, opaque=("Guess.rng",)), [1], BadArgument, "Guess.rng"),
         ("multi:KuhnPoker-v0", [1], BadArgument, "player_0, player_1"),
@@ -64,3 +65,8 @@ def test_a_first_question_with_a_picture_is_refused_to_text_models():
         check_question(Ask("e", SEAT, 0, (seen,)), "a model of X")
     answered = (seen, Message("assistant", "2"), Message("user", "Right."))
     check_question(Ask("e", SEAT, 1, answered), "a model of X")
+
+
+def test_the_name_of_an_environment_is_no_task_to_write():
+    with pytest.raises(BadArgument, match=r"task is 'game:.*; accepted: a TaskRef, as seeded_tasks makes it"):
+        task_text(EASY)

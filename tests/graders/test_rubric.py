@@ -258,6 +258,7 @@ def test_a_table_or_a_file_of_one_is_a_rubric(folder):
     [
         ({"a": "math"}, "a of the rubric is 'math'; accepted: a table with a grader"),
         ({"a": {"weight": 1}}, "a of the rubric"),
+        ({"a": {"grader": "math"}, "correct": "a", "passing": 0.5}, "has both correct and passing"),
         ({"a": {"grader": "math", "wieght": 1}}, "Did you mean 'weight'"),
         ({"a": {"grader": "math", "rubric": "1: all"}}, "which only a judge takes"),
         ({"a": {"grader": "judge:m", "prompt": " "}}, "prompt is"),

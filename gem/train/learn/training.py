@@ -19,7 +19,7 @@ from gem.errors import BadArgument, StoreError
 from gem.evals.results import bounds
 from gem.graders.functions import ping_judges
 from gem.hosts.ray_cluster import ray_module
-from gem.naming import changed_files
+from gem.naming import FORMS, changed_files
 from gem.record import Agent
 from gem.rollout.rewards import find_reward
 from gem.train.config import TrainConfig
@@ -178,7 +178,9 @@ def fixed_opponent(name: str) -> Agent:
     agent = named_agent(name)
     if agent is None and not Path(name).is_dir():
         hint = suggest_agent(name)
-        raise BadArgument(f"no opponent is called {name!r}; accepted: {NAMES}, or the folder of a run.{hint}")
+        raise BadArgument(
+            f"no opponent is called {name!r}; accepted: {NAMES}, {FORMS}, or the folder of a run.{hint}"
+        )
     return trained_agent(Path(name)) if agent is None else agent
 
 

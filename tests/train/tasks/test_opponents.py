@@ -316,7 +316,9 @@ def test_turn_grpo_is_refused_for_several_seats(tmp_path):
 
 
 def test_an_opponent_that_nobody_knows_is_refused_at_once(tmp_path):
-    with pytest.raises(BadArgument, match=r"no opponent is called 'randon'; .* Did you mean 'random'"):
+    with pytest.raises(
+        BadArgument, match=r"no opponent is called 'randon'; .*path/file\.py.* Did you mean 'random'"
+    ):
         make_trainer(replace(AGAINST, opponent=("randon",), out=tmp_path))
 
 
