@@ -58,6 +58,15 @@ def _exactly(part: str | int) -> str | int:
     return str(part) if isinstance(part, str) else index(part)
 
 
+def _hash_seed(seed: Any) -> int:
+    if seed is None:
+        return fresh()
+    if not isinstance(seed, str | bytes | bytearray | float):
+        return index(seed)
+    digest = blake2b(repr(seed).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
 class Stream(random.Random):
     """A private random generator whose whole state is one 64-bit number: SplitMix64.
 
@@ -68,9 +77,9 @@ class Stream(random.Random):
 
     _state: int
 
-    def seed(self, a: int | None = None, version: int = 2) -> None:  # type: ignore[override]
-        """Start the stream of seed `a`, or of a fresh seed."""
-        self._state = fresh() if a is None else a
+    def seed(self, a: Any = None, version: int = 2) -> None:  # type: ignore[override]
+        """Start the stream of seed `a`, or of a fresh seed; of what is no int, the stream of its hash."""
+        self._state = a if type(a) is int else _hash_seed(a)
         self.gauss_next = None
 
     def getrandbits(self, k: int, /) -> int:

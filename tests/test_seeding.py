@@ -103,6 +103,16 @@ def test_a_stream_is_splitmix64():
     assert [stream.getrandbits(64) for _ in expected] == expected
 
 
+def test_a_stream_takes_the_seeds_of_the_stdlib_generator():
+    seeds = ["abc", b"abc", bytearray(b"abc"), 1.5, -1, 2**70]
+    firsts = [seeding.Stream(seed).getrandbits(64) for seed in seeds]
+    assert firsts == [seeding.Stream(seed).getrandbits(64) for seed in seeds]
+    assert len(set(firsts)) == len(seeds)
+    assert seeding.Stream(True).random() == seeding.Stream(1).random()
+    with pytest.raises(TypeError):
+        seeding.Stream([1])
+
+
 def test_many_bits_are_the_words_in_a_row_and_take_as_long():
     """With a copy of all bits before for each word, this took a minute and a half."""
     count = 125_000
