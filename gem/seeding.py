@@ -77,7 +77,7 @@ class Stream(random.Random):
 
     _state: int
 
-    def seed(self, a: Any = None, version: int = 2) -> None:  # type: ignore[override]
+    def seed(self, a: Any = None, version: int = 2) -> None:
         """Start the stream of seed `a`, or of a fresh seed; of what is no int, the stream of its hash."""
         self._state = a if type(a) is int else _hash_seed(a)
         self.gauss_next = None
