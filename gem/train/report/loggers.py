@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gem.content import printable, text_of
-from gem.errors import BadArgument, GemError
+from gem.errors import BadArgument, GemError, check_argument
 from gem.evals import EnvResult
 from gem.naming import load_named
 from gem.record import Episode
@@ -101,7 +101,9 @@ class Log(Watcher):
         self.folder, self.config = folder, config
         self.figures: dict[str, EnvResult] = {}
         self._metrics = {metrics.iteration: metrics for metrics in history}
-        self._written = max(self.open(), folder.first_iteration)
+        held = self.open()
+        check_argument("open()", held, isinstance(held, int), "the number of moments that the log holds")
+        self._written = max(held, folder.first_iteration)
 
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured; `label` names one of several environments or opponents."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from gem.errors import text_of_error
+from gem.errors import describe_place, text_of_error
 from gem.evals import EnvResult
 from gem.plugins import call_foreign
 from gem.train.config import TrainConfig
@@ -93,7 +93,7 @@ class Watchers(Watcher):
                     other.close()
                 self.first.warned(
                     f"--log {name} failed and is left out from here on; training continues: "
-                    f"{text_of_error(error)}"
+                    f"{text_of_error(error)}{describe_place(error)}"
                 )
 
 

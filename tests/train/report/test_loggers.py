@@ -5,6 +5,7 @@ import json
 import shutil
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,6 +103,19 @@ def test_one_that_fails_is_told_nothing_more_and_the_run_is_the_same(tmp_path):
     one, other = (torch.load(run.out / "checkpoint.pt", weights_only=True) for run in (plain, failing))
     assert one["iteration"] == other["iteration"] == 5
     assert all(torch.equal(one["model"][name], other["model"][name]) for name in one["model"])
+
+
+def test_a_log_that_does_not_say_what_it_holds_is_told_so(tmp_path):
+    class Silent(Lines):
+        def open(self):
+            return None
+
+    with pytest.raises(BadArgument, match=r"open\(\) is None; accepted: the number of moments"):
+        Silent().begun(SimpleNamespace(path=tmp_path, first_iteration=0), QUICK, [])
+    watcher = Warned()
+    Watchers(watcher, {"full": Full()}).iterated(SimpleNamespace(iteration=2), None)
+    (said,) = watcher.warnings
+    assert "No space left on device (test_loggers.py, line " in said
 
 
 def test_what_the_first_one_raises_ends_the_run():
