@@ -101,9 +101,11 @@ class Log(Watcher):
         self.folder, self.config = folder, config
         self.figures: dict[str, EnvResult] = {}
         self._metrics = {metrics.iteration: metrics for metrics in history}
-        held = self.open()
-        check_argument("open()", held, isinstance(held, int), "the number of moments that the log holds")
-        self._written = max(held, folder.first_iteration)
+        moments = self.open()
+        check_argument(
+            "open()", moments, isinstance(moments, int), "the number of moments that the log holds"
+        )
+        self._written = max(moments, folder.first_iteration)
 
     def measured(self, name: str, figures: EnvResult, label: str = "") -> None:
         """See Watcher.measured; `label` names one of several environments or opponents."""
