@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import inspect
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+import weakref
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
 
 from gem import seeding
 from gem.closing import Closing
@@ -78,7 +81,9 @@ class Env(Rebuildable, Closing):
 
     Each episode has two random streams: `rng` for the environment, `actor_rng` for the random actor.
     Sampling an action therefore never changes the environment. The state is every attribute of the instance
-    except those named in `shared`.
+    except those named in `shared`. Attributes may refer to the environment, and to those inside of it: a
+    table of its methods, a part that knows its game. Where they refer to it in a way that no copy could
+    follow (a lambda, a nested function, a weak reference), it is not forked.
 
     The reset and step of every subclass are guarded: stepping before reset, after the end or after close
     raises, as does an action that is not text. Info keys that mean the same in every environment: `prefix`
@@ -252,24 +257,19 @@ class Env(Rebuildable, Closing):
     def get_state(self) -> dict[str, Any]:
         """Return a copy of the instance's state: every attribute except those named in `shared`.
 
+        Where an attribute refers to the environment, the state has a stand-in, for which set_state() puts the
+        instance that it restores.
+
         Raises:
             CannotFork: where the state is outside the instance, or cannot be copied.
         """
         self._check_forkable()
-        kept = shared_names(type(self))
-        state = {key: value for key, value in vars(self).items() if key not in kept}
-        try:
-            return copy.deepcopy(state)
-        except (TypeError, NotImplementedError, RecursionError) as error:
-            raise CannotFork(_name_uncopied(self, state, error)) from error
+        return self._copy_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Restore a state that get_state() returned, of this instance or of one made the same way."""
         self._check_forkable()
-        kept = shared_names(type(self))
-        for key in [key for key in vars(self) if key not in kept]:
-            delattr(self, key)
-        vars(self).update(copy.deepcopy(state))
+        self._restore(state)
 
     def fork(self, seed: int | None = None) -> Self:
         """Return a copy of the environment in the same state.
@@ -320,9 +320,38 @@ class Env(Rebuildable, Closing):
         """Return an instance that has the shared attributes and no state yet."""
         args, kwargs = self._init
         twin = type(self).__new__(type(self), *args, **kwargs)
-        for name in shared_names(type(self)) & vars(self).keys():
-            setattr(twin, name, vars(self)[name])
+        kept = self._attributes()
+        for name in shared_names(type(self)) & kept.keys():
+            setattr(twin, name, kept[name])
         return twin
+
+    def _attributes(self) -> dict[str, Any]:
+        """Return the attributes of the instance, those in ``__slots__`` too."""
+        attributes = vars(self)
+        for name in _slots_of(type(self)):
+            try:  # the wrapper's own __getattr__ would look inside
+                attributes = {**attributes, name: object.__getattribute__(self, name)}
+            except AttributeError:  # nothing is in it
+                continue
+        return attributes
+
+    def _copy_state(self) -> dict[str, Any]:
+        """Return a copy of the attributes that are not shared, with stand-ins for this and those inside."""
+        kept = shared_names(type(self))
+        return _copy_out(
+            self, {name: value for name, value in self._attributes().items() if name not in kept}
+        )
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Replace the attributes that are not shared by a copy of those in `state`."""
+        kept, slots = shared_names(type(self)), _slots_of(type(self))
+        stand_ins = {id(_layer(depth)): layer for depth, layer in enumerate(_layers_of(self))}
+        copied = _copy_values(state, stand_ins)
+        for name in [name for name in self._attributes() if name not in kept]:
+            delattr(self, name)
+        for name in slots & copied.keys():
+            object.__setattr__(self, name, copied.pop(name))
+        vars(self).update(copied)
 
     def _check_forkable(self) -> None:
         if not self.forkable:
@@ -362,12 +391,157 @@ def shared_names(cls: type) -> frozenset[str]:
     return _SHARED[cls]
 
 
+_SLOTS: dict[type, frozenset[str]] = {}
+
+
+def _slots_of(cls: type) -> frozenset[str]:
+    """Return the names of the attributes that instances of `cls` have in ``__slots__``."""
+    if cls not in _SLOTS:
+        members = (item for base in cls.__mro__ for item in vars(base).items())
+        _SLOTS[cls] = frozenset(name for name, of in members if isinstance(of, MemberDescriptorType))
+    return _SLOTS[cls]
+
+
+# -- copies of a state
+
+
+class _Layer:
+    """A stand-in, in a state, for the environment or one inside of it; `depth` is 0 for the innermost."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+
+    def __reduce__(self) -> tuple[Callable[[int], _Layer], tuple[int]]:
+        return _layer, (self.depth,)
+
+
+@functools.cache
+def _layer(depth: int) -> _Layer:
+    """Return the only stand-in of this depth in this process."""
+    return _Layer(depth)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Method:
+    """A stand-in, in a state, for a method of a layer. A pickled method would be looked up in the layer."""
+
+    layer: _Layer
+    function: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:  # partial() takes only what can be called
+        raise NotImplementedError("a method in a state has no environment; set_state() gives it one")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        layer = copy.deepcopy(self.layer, memo)
+        return self if layer is self.layer else MethodType(self.function, layer)
+
+
+def _layers_of(env: Env) -> list[Env]:
+    """Return `env` and those inside of it, the innermost first."""
+    layers = [env]
+    while isinstance(layers[-1], EnvWrapper):
+        layers.append(layers[-1].env)
+    return layers[::-1]
+
+
+def _copy_out(env: Env, state: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of attributes of `env`, with stand-ins for it and for those inside of it.
+
+    Raises:
+        CannotFork: where something cannot be copied, or copies would act on this environment by it.
+    """
+    stand_ins: dict[int, Any] = {id(layer): _layer(depth) for depth, layer in enumerate(_layers_of(env))}
+    memo = dict(stand_ins)
+    try:
+        copied = _copy_values(state, memo)
+        originals = [state, *memo.get(id(memo), ())]  # deepcopy keeps there what it copied
+        bound = [each for each in originals if type(each) is MethodType and id(each.__self__) in stand_ins]
+        if bound:
+            methods = {id(each): _Method(stand_ins[id(each.__self__)], each.__func__) for each in bound}
+            copied = _copy_values(state, {**stand_ins, **methods})
+    except (TypeError, NotImplementedError, RecursionError, AttributeError) as error:
+        raise CannotFork(_name_uncopied(env, state, error)) from error
+    for each in _find_uncopied(originals, memo):
+        if type(each) in _PROXIES or _leads_to(each, memo):
+            _refuse_reference(env, state, each)
+    for kind in {kind for kind in map(type, originals) if issubclass(kind, EnvWrapper)}:
+        for each in originals:
+            if type(each) is kind and any(layer is env for layer in _layers_of(each)):
+                _refuse_reference(env, state, each)
+    return copied
+
+
+def _copy_values(values: Mapping[str, Any], memo: dict[int, Any]) -> dict[str, Any]:
+    return {
+        name: value if type(value) in _PLAIN else copy.deepcopy(value, memo) for name, value in values.items()
+    }
+
+
+_PROXIES = frozenset((weakref.ProxyType, weakref.CallableProxyType))
+_UNCOPIED = _PROXIES | {FunctionType, BuiltinFunctionType, weakref.ref, type(_layer)}
+"""The types of what may refer to something that is copied, and is not copied itself."""
+
+
+def _find_uncopied(originals: Sequence[Any], memo: Container[int]) -> list[Any]:
+    """Return what `originals` refer to of the types _UNCOPIED, directly or by tuples of the same."""
+    references: list[Any] = []
+    while originals:
+        referents = gc.get_referents(*originals)
+        kinds = set(map(type, referents))
+        if not _UNCOPIED.isdisjoint(kinds):
+            references += [each for each in referents if type(each) in _UNCOPIED]
+        if tuple not in kinds:
+            break
+        originals = [each for each in referents if type(each) is tuple and id(each) not in memo]
+    return references
+
+
+_NEAREST = 1000
+"""The most objects that are looked at: a client or a tokenizer in a closure may lead to very many."""
+
+
+def _leads_to(start: Any, goals: Container[int], without: Any = None) -> bool:
+    """Return whether `start` refers to an object with one of these ids, among the nearest objects."""
+    queue, visited = [start], {id(without)}
+    for each in queue:
+        if id(each) in goals:
+            return True
+        if id(each) not in visited and len(queue) < _NEAREST:
+            visited.add(id(each))
+            queue += _references(each)[:_NEAREST]
+    return False
+
+
+def _references(value: Any) -> list[Any]:
+    """Return what an object refers to, but for classes, modules and the names of a function's module."""
+    kind = type(value)
+    if kind is FunctionType:
+        return [value.__closure__, value.__defaults__, value.__kwdefaults__, value.__dict__]
+    if issubclass(kind, weakref.ref):
+        return [value()]
+    return [] if issubclass(kind, (type, ModuleType)) else gc.get_referents(value)
+
+
+def _refuse_reference(env: Env, state: Mapping[str, Any], reference: Any) -> NoReturn:
+    """Refuse a copy in which `reference` would act on the original."""
+    kind = type(reference)
+    names = (name for name, value in state.items() if _leads_to(value, {id(reference)}, env))
+    what = "the wrapper" if issubclass(kind, EnvWrapper) else "a"
+    called = "" if kind in _PROXIES else getattr(reference, "__qualname__", "")
+    raise CannotFork(
+        f"the state of {env} cannot be copied: {type(env).__name__}.{next(names, '?')} holds {what} "
+        f"{f'{kind.__name__} {called}'.rstrip()}, by which a copy would act on another environment. Keep a "
+        "method (self.go), an object or data in its place, or name in `shared` what it refers to, if that "
+        "never changes; forkable = False says that there are no copies."
+    )
+
+
 def _name_uncopied(env: Env, state: Mapping[str, Any], error: Exception) -> str:
     """Return which attribute of a state cannot be copied, and what to do."""
     what = "it"
     for name, value in state.items():
         try:
-            copy.deepcopy(value)
+            copy.deepcopy(value, {id(env): env})
         except (TypeError, NotImplementedError, RecursionError) as found:
             what, error = f"{type(env).__name__}.{name} is a {type(value).__name__}, which", found
             break
@@ -715,10 +889,12 @@ class EnvWrapper(Env):
 
     def fork(self, seed: int | None = None) -> Self:
         """Return a copy of the wrapper around a fork of the environment inside; see Env.fork."""
+        self._check_forkable()
+        state = self._copy_state()
         twin = self._shell()
         twin.env = self.env.fork(seed)
         twin._init = self._init_around(twin.env)  # or the twin would hold this environment too
-        super(EnvWrapper, twin).set_state(super().get_state())
+        twin._restore(state)
         return twin
 
     def spawn(self, same_state: bool = False, **kwargs: Any) -> Self:

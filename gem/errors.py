@@ -149,10 +149,10 @@ class CannotFork(GemError, NotImplementedError):
     """fork() of an environment whose state cannot be copied.
 
     Cause: The state is outside this process (a live terminal, a session on a server), or it cannot be
-    repeated.
+    repeated, or an attribute (a lambda, a weak reference) would act on another environment from the copy.
 
     Cure: Check `gem.spec(id).forkable` first. Use an environment that can be forked, or play the actions
-    again on a new one.
+    again on a new one. In an environment of your own, keep methods and data in place of such an attribute.
     """
 
 

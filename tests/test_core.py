@@ -1,7 +1,10 @@
 import copy
+import functools
+import math
 import pickle
 import re
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -373,6 +376,180 @@ def test_an_attribute_that_cannot_be_copied_is_named():
     env = Shared()
     env.reset(seed=0)
     assert env.fork().lock is env.lock
+
+
+class Part:
+    """Knows its game."""
+
+    def __init__(self, game):
+        self.game = game
+
+    def move(self):
+        self.game.room += 1
+
+
+class Base(Env):
+    """Something to override."""
+
+    def go(self):
+        self.room += 10
+
+
+class Rooms(Base):
+    """Refers to itself, as text adventures do: by a part, by methods in a table, by an attribute."""
+
+    def reset(self, seed=None):
+        super().reset(seed)
+        self.room, self.me, self.part = 0, self, Part(self)
+        methods = {"go": self.go, "base": super().go, "part": self.part.move}
+        self.table = {**methods, "later": functools.partial(self.go, 100)}
+        return "room 0", {}
+
+    def go(self, by=1):
+        self.room += by
+
+    def step(self, action):
+        self.table[action]()
+        return f"room {self.me.room}", 0.0, False, False, {}
+
+
+class Private(Rooms):
+    """A table of a method that its name alone does not find."""
+
+    def reset(self, seed=None):
+        start = super().reset(seed)
+        self.table["go"] = self.__go
+        return start
+
+    def __go(self):
+        self.room += 3
+
+
+class Peek(EnvWrapper):
+    """Refers to the environment inside, and to itself."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.game, self.count, self.steps = env.unwrapped, self.counted, 0
+
+    def counted(self):
+        self.steps += 1
+
+    def on_step(self, step):
+        self.count()
+        return step._replace(info={"room": self.game.room, "steps": self.steps})
+
+
+def restored(env, send=lambda state: state):
+    other = env.spawn()
+    other.reset(seed=1)
+    other.set_state(send(env.get_state()))
+    return other
+
+
+ACTIONS = ("go", "base", "part", "later")
+
+
+@pytest.mark.parametrize("wrap", [lambda env: env, Peek, lambda env: Peek(Loud(Peek(env)))])
+@pytest.mark.parametrize(
+    ("kind", "duplicate"),
+    [
+        (Rooms, lambda env: env.fork()),
+        (Rooms, restored),
+        (Rooms, lambda env: restored(env, lambda state: pickle.loads(pickle.dumps(state)))),
+        (Rooms, lambda env: restored(env, copy.deepcopy)),
+        (Private, lambda env: env.fork()),
+        (Private, restored),
+    ],
+)
+def test_what_refers_to_the_environment_refers_to_its_copy(wrap, kind, duplicate):
+    env = wrap(kind())
+    env.reset(seed=0)
+    env.step("go")
+    twin = duplicate(env)
+    said = [env.step(action) for action in ACTIONS]
+    assert env.unwrapped.room == (117 if kind is Private else 113)
+    assert [twin.step(action) for action in ACTIONS] == said
+    assert twin.unwrapped.me is twin.unwrapped.part.game is twin.unwrapped
+    assert env.unwrapped.me is env.unwrapped
+
+
+def test_a_state_does_not_hold_the_environment():
+    env = Rooms()
+    env.reset(seed=0)
+    state = env.get_state()
+    assert state["me"] is state["part"].game is env.get_state()["me"]
+    assert not isinstance(state["me"], Env)
+
+
+def test_attributes_in_slots_are_state():
+    class Slots(Env):
+        __slots__ = ("library", "never", "room")
+        shared = ("library",)
+
+        def reset(self, seed=None):
+            super().reset(seed)
+            self.room, self.library = [0], object()
+            return "", {}
+
+        def step(self, action):
+            self.room[0] += 1
+            return str(self.room), 0.0, False, False, {}
+
+    env, other = Slots(), Slots()
+    env.reset(seed=0)
+    env.step("")
+    twin = env.fork()
+    assert twin.library is env.library
+    other.room = ["old"]
+    other.set_state(env.get_state())
+    assert env.step("") == twin.step("") == other.step("")
+    fresh = Slots()
+    other.set_state(fresh.get_state())
+    assert not hasattr(other, "room")
+    assert not hasattr(EnvWrapper(fresh).fork(), "room")
+
+
+@pytest.mark.parametrize(
+    ("hold", "told"),
+    [
+        (lambda env: {"act": lambda: env.room}, r"Held\.held holds a function .*<lambda>"),
+        (lambda env: (1, ("act", lambda by=env: by.room)), "a function"),
+        (lambda env: [functools.partial(lambda: env.part.move)], "a function"),
+        (lambda env: functools.wraps(env.go)(lambda: None), "a function"),
+        (lambda env: env.part.log.append, "a builtin_function_or_method list.append"),
+        (lambda env: Part(weakref.ref(env)), "a (ReferenceType|weakref)"),
+        (lambda env: Part(weakref.proxy(env)), "a (ProxyType|weakproxy)"),
+        (lambda env: functools.cache(env.go), "a _lru_cache_wrapper"),
+        (lambda env: weakref.WeakValueDictionary({"it": env.part}), "a function Weak"),
+        (lambda env: Peek(env).counted, "the wrapper Peek"),
+    ],
+)
+def test_what_would_act_on_another_environment_is_refused(hold, told):
+    class Held(Rooms):
+        def reset(self, seed=None):
+            start = super().reset(seed)
+            self.part.log = []
+            self.held = hold(self)
+            return start
+
+    env = Held()
+    env.reset(seed=0)
+    for call in (env.get_state, env.fork, EnvWrapper(env).fork, EnvWrapper(env).get_state):
+        with pytest.raises(CannotFork, match=f"{told}.* by which a copy would act on another environment"):
+            call()
+
+
+def test_functions_that_keep_nothing_of_the_environment_are_copied():
+    class Pure(Rooms):
+        def reset(self, seed=None):
+            start, factor = super().reset(seed), [2]
+            self.held = [lambda x: x * factor[0], len, math.sqrt, weakref.ref(Part), functools.cache(abs)]
+            return start
+
+    env = Pure()
+    env.reset(seed=0)
+    assert env.fork().held == env.held
 
 
 def test_a_reset_without_a_seed_breaks_the_contract():

@@ -445,7 +445,7 @@ def _plays_by_the_rules(case: Subject, env: Env, verb: str) -> bool:
 
 @rule
 def save_restore(case: Subject) -> None:
-    """A saved state, restored on the same or another instance, continues in the same way."""
+    """A saved state, restored on the same instance or, pickled, on another, continues in the same way."""
     case.deterministic()
     env = case.make()
     if not case.forkable(env):
@@ -462,8 +462,17 @@ def save_restore(case: Subject) -> None:
         first = future(env, case.turns)
         env.set_state(state)
         _same(first, future(env, case.turns), f"seed {seed}, restored", change)
-        other.set_state(state)
+        other.set_state(_pickle_and_load(state))
         _same(first, future(other, case.turns), f"seed {seed}, restored on another instance", change)
+
+
+def _pickle_and_load(state: Any) -> Any:
+    """Return a state as another process gets it; the state itself if it cannot be pickled."""
+    try:
+        pickled = pickle.dumps(state)
+    except Exception:  # forks of it play the actions again in other processes
+        return state
+    return pickle.loads(pickled)
 
 
 @rule

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from gem import seeding
 from gem.content import Obs, Text, ToolSpec, join, text_of, written_tools
-from gem.core import Env, EnvWrapper, Start, Step, shared_names
+from gem.core import Env, EnvWrapper, Start, Step
 from gem.errors import BadArgument, EpisodeOver, NoVerdict, check_least, did_you_mean
 from gem.record import StopReason
 from gem.tasks.base import Task
@@ -226,6 +226,7 @@ class ToolEnvWrapper(EnvWrapper):
             CannotFork: when the environment or a tool cannot be copied.
         """
         tools: list[BaseTool] = []
+        state = self._copy_state()
         try:
             for tool in self.tools:
                 tools.append(_without_fences(tool.fork(), self.env.answer_marks))
@@ -236,9 +237,8 @@ class ToolEnvWrapper(EnvWrapper):
                     twin_tool.close()
             raise
         twin = self._shell()
-        kept = shared_names(type(self))
-        vars(twin).update(copy.deepcopy({key: value for key, value in vars(self).items() if key not in kept}))
         twin.env, twin._init = env, self._init_around(env)
+        twin._restore(state)
         twin.tools = tools
         if seed is not None:
             twin._rng_of_calls = None

@@ -5,7 +5,7 @@ from itertools import accumulate
 from threading import Lock
 
 import pytest
-from fork_worlds import FarWalk, Forgetful, Moody, SoloWalk, Walk
+from fork_worlds import FarWalk, Forgetful, LambdaTable, Moody, SelfTable, SoloWalk, Walk
 
 from gem.agents.random import RandomAgent
 from gem.agents.scripted import ScriptedAgent
@@ -192,6 +192,21 @@ def test_what_cannot_be_copied_though_it_says_so_is_told():
         with pytest.raises(BadArgument, match=r"cannot be copied .*fork=False"):
             branches(whole, turns, 2, env=Holding)
     assert all(e.scored for e in rollout(branches(whole, 2, 2, env=Holding, fork=False), RandomAgent()))
+
+
+@pytest.mark.parametrize("host", ["serial", pytest.param("process", marks=pytest.mark.system)])
+@pytest.mark.parametrize("env", [SelfTable, LambdaTable])
+def test_forks_of_an_environment_that_refers_to_itself_act_on_themselves(env, host):
+    whole = played(env)
+    jobs = branches(whole, [1, 3], 4, env=env)
+    assert [bool(job.start.state) for job in jobs] == [env is SelfTable] * 8
+    with Runner(RandomAgent(), host=host) as runner:
+        found = runner.play(jobs)
+    assert all(episode.scored for episode in found)
+    assert len({episode.reward() for episode in found}) > 1
+    assert hashes(found) == hashes(
+        rollout(branches(whole, [1, 3], 4, env=env, fork=False), RandomAgent(), host="serial")
+    )
 
 
 def test_a_state_that_no_worker_can_be_sent_is_replayed():

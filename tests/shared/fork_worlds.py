@@ -49,6 +49,49 @@ class SoloWalk(SeatedEnv):
         return str(self.actor_rng_of(seat).randrange(2))
 
 
+class SelfTable(Walk):
+    """The same, by a table of its own methods, and by a part that knows its world."""
+
+    def reset(self, seed: int | None = None) -> Start:
+        start = super().reset(seed)
+        self.walker = Walker(self)
+        self.table = {"1": self.win, "0": self.lose}
+        self.won = False
+        return start
+
+    def win(self) -> None:
+        self.won = True
+
+    def lose(self) -> None:
+        self.won = False
+
+    def step(self, action: str) -> Step:
+        self.table[action]()
+        self.walker.walk()
+        shown, _, *rest = super().step(action)
+        return Step(f"{shown} {self.walker.world.turn}", float(self.won), *rest)
+
+
+class Walker:
+    """A part of SelfTable."""
+
+    def __init__(self, world: SelfTable) -> None:
+        self.world = world
+        self.walked = 0
+
+    def walk(self) -> None:
+        self.walked += 1 + self.world.turn
+
+
+class LambdaTable(SelfTable):
+    """The same, by functions that keep the environment: no copy could follow them."""
+
+    def reset(self, seed: int | None = None) -> Start:
+        start = super().reset(seed)
+        self.table = {"1": lambda: self.win(), "0": lambda: self.lose()}
+        return start
+
+
 class FarWalk(Walk):
     """The same, where nobody can copy it."""
 

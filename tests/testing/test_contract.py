@@ -157,6 +157,44 @@ class SharesALog(Broken):
         return step._replace(obs=f"{step.obs} {len(self.log)}")
 
 
+class ActsOnItsOriginal(Broken):
+    def reset(self, seed=None):
+        self.table = {"turn": lambda: self.turn}
+        return super().reset(seed)
+
+
+class Forgets(list):
+    def __deepcopy__(self, memo):
+        return Forgets(self)
+
+    def __reduce__(self):
+        return Forgets, ()
+
+
+class ArrivesOtherwise(Broken):
+    def reset(self, seed=None):
+        self.log = Forgets()
+        return super().reset(seed)
+
+    def step(self, action):
+        self.log.append(action)
+        step = super().step(action)
+        return step._replace(obs=f"{step.obs} {len(self.log)}")
+
+
+class KnowsItself(Broken):
+    def reset(self, seed=None):
+        self.me, self.table = self, {"ask": self._ask}
+        return super().reset(seed)
+
+    def step(self, action):
+        step = super().step(action)
+        return step._replace(obs=f"{step.obs} {self.me.table['ask']()}")
+
+    def solve(self):
+        return str(self.me.number)
+
+
 class HoldsAFunction(Broken):
     shared = ("hook",)
 
@@ -316,6 +354,8 @@ BREAKS = [
     (SamplesIllegally, {"legal-sampling", "solver"}),
     (ForgetsTheTurn, {"save-restore"}),
     (SharesALog, {"save-restore", "fork-replay"}),
+    (ActsOnItsOriginal, {"save-restore", "fork-replay", "pickles", "hostile-actions"}),
+    (ArrivesOtherwise, {"save-restore"}),
     (HoldsAFunction, {"pickles"}),
     (KnowsItsThread, {"threads"}),
     (claims(Truncates), {"ends"}),
@@ -355,6 +395,10 @@ def test_a_class_without_an_id_needs_no_headings():
     report = check_env(NoDocstring, seeds=[0])
     assert report.ok
     assert "docstring" in report.skipped
+
+
+def test_an_environment_that_refers_to_itself_breaks_no_rule():
+    assert check_env(KnowsItself).ok
 
 
 @pytest.mark.parametrize(("target", "rules"), BREAKS, ids=lambda value: getattr(value, "__name__", None))

@@ -360,6 +360,10 @@ def test_a_live_tool_is_forked_where_it_can_be_and_else_nothing_is():
     assert twin.step("<note>b</note>").obs == "<output>\na b\n</output>"
     assert env.step("<note>c</note>").obs == "<output>\na c\n</output>"
     assert twin.tool_use_counter == 2
+    env.game, env.me = env.unwrapped, env
+    twin = env.fork()
+    assert twin.game is twin.unwrapped is not env.unwrapped
+    assert twin.me is twin
 
     class Stuck(Notes):
         name, tag = "stuck", "stuck"

@@ -158,7 +158,7 @@ class RemoteEnv(Env):
         """Return a copy in the same state, in its own session; see Env.fork."""
         self._check_forkable()
         twin = self._shell()
-        vars(twin).update(super().get_state())
+        twin._restore(self._copy_state())
         twin._index = self._link.fork(self._index, seed)
         if seed is not None:
             twin._seed = seeding.derive(seeding.check(seed), "fork")
