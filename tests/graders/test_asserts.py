@@ -10,7 +10,9 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from unittest.mock import Mock
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pytest
 
 from gem.graders.asserts import read_tester
@@ -95,6 +97,29 @@ def test_values_of_the_library_are_made_of_numbers_and_text_alone():
             for part in (Thing(), type("Int", (int,), {})(3), type("Str", (str,), {})("3"), 1.5, True):
                 with pytest.raises(Garbled, match=f"a {name} of what none is made of"):
                     make_value(module, name, part)
+
+
+def test_values_of_the_library_give_exact_parts_whatever_they_were_made_of():
+    number, text = type("Int", (int,), {}), type("Str", (str,), {})
+    offset = type("Delta", (timedelta,), {})(hours=number(1))
+    zone, place = timezone(offset, text("x")), ZoneInfo(text("Europe/Berlin"))
+    values = [
+        Fraction(np.int64(3), 4),
+        Fraction(number(1), np.int32(3)),
+        sum((Fraction(x, 2) for x in np.arange(4)), Fraction(0)),
+        zone,
+        place,
+        datetime(number(2020), 1, number(2), np.int64(3), tzinfo=zone),
+        time(number(3), tzinfo=place),
+        date(np.int64(2020), 1, 2),
+        timedelta(days=number(1)),
+        Decimal(text("1.5")),
+        range(np.int64(1), number(9), True),
+    ]
+    for value in values:
+        module, name = type(value).__module__, type(value).__name__
+        made = make_value(module, name, *VALUES[module, name](value))
+        assert (made, str(made)) == (value, str(value))
 
 
 def test_no_class_of_the_testing_tools_is_found_under_another_module(monkeypatch):

@@ -102,19 +102,28 @@ SPECIAL: dict[str, type] = {
 
 VALUES: dict[tuple[str, str], Callable[[Any], tuple[Any, ...]]] = {
     ("decimal", "Decimal"): lambda v: (str(v),),
-    ("fractions", "Fraction"): lambda v: (v.numerator, v.denominator),
+    ("fractions", "Fraction"): lambda v: (int(v.numerator), int(v.denominator)),  # of what it was made of
     ("datetime", "timedelta"): lambda v: (v.days, v.seconds, v.microseconds),
     ("datetime", "date"): lambda v: (v.year, v.month, v.day),
     ("datetime", "time"): lambda v: (v.hour, v.minute, v.second, v.microsecond, v.tzinfo, v.fold),
     ("datetime", "datetime"): lambda v: (
         *(v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, v.tzinfo, v.fold),
     ),
-    ("datetime", "timezone"): lambda v: v.__getinitargs__(),
-    ("zoneinfo", "ZoneInfo"): lambda v: (v.key,),
+    ("datetime", "timezone"): lambda v: _zone_parts(*v.__getinitargs__()),
+    ("zoneinfo", "ZoneInfo"): lambda v: (str.__str__(v.key),),
     ("builtins", "range"): lambda v: (v.start, v.stop, v.step),
     ("builtins", "slice"): lambda v: (v.start, v.stop, v.step),
 }
-"""Further immutable types, by module and name, because few programs import them."""
+"""Further immutable types, by module and name, because few programs import them.
+
+Each gives its parts, of exact types, which `make_value` asks for: a Fraction keeps the numbers of numpy, a
+time zone the text of a subclass, that it was made of.
+"""
+
+
+def _zone_parts(offset: Any, *name: str) -> tuple[Any, ...]:
+    kind = vars(sys.modules["datetime"])["timedelta"]
+    return (kind(offset.days, offset.seconds, offset.microseconds), *map(str.__str__, name))
 
 
 def find_value_type(value: type) -> tuple[str, str] | None:
