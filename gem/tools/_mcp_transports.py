@@ -29,6 +29,8 @@ _GONE = anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError
 
 _HALVES = re.compile(rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)|\\u[dD][89a-fA-F]\w\w)")
 
+_COMPRESSIONS = frozenset({"br", "compress", "deflate", "gzip", "x-compress", "x-gzip", "zstd"})
+
 Receiving = MemoryObjectReceiveStream[SessionMessage]
 Sending = MemoryObjectSendStream[SessionMessage]
 
@@ -152,13 +154,15 @@ class _Answer(httpx2.AsyncByteStream):
     def __init__(self, response: httpx2.Response, body: httpx2.AsyncByteStream, max_bytes: int) -> None:
         self.body, self.max_bytes, self.request = body, max_bytes, response.request
         self.has_events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        self.encoding = response.headers.get("content-encoding", "identity")
+        codings = response.headers.pop("content-encoding", "").lower().split(",")  # so nothing is decoded
+        self.codings = _COMPRESSIONS.intersection(map(str.strip, codings))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         pieces: list[bytes] = []
         size = 0
-        if self.encoding != "identity":
-            raise self._name_failure(f"an answer encoded as {self.encoding!r:.40}, which was not asked for")
+        if self.codings:
+            what = f"an answer encoded as {' and '.join(sorted(self.codings))}, which was not asked for"
+            raise self._name_failure(what)
         async for piece in self.body:
             end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1 if self.has_events else 0
             if end:

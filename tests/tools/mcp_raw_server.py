@@ -1,7 +1,8 @@
 """A server that writes what a call asks for; a program of test_mcp_tool.py, not a test.
 
 In the lines of a call, ID stands for the number of its request, and MANY for as many letters as `many` says.
-The argument `json` or `events` lets it listen over HTTP, print its address and answer so.
+The argument `json` or `events` lets it listen over HTTP, print its address and answer so. There, the address
+may end in `?coding=X`, which is sent as Content-Encoding.
 """
 
 import gzip
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.parse
 
 ABOUT = {
     "protocolVersion": "2025-06-18",
@@ -51,9 +53,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         kind = "text/event-stream" if sys.argv[1] == "events" else "application/json"
         self.send_response(200 if body else 202)
         self.send_header("Content-Type", kind)
-        if self.path == "/gzip":
-            self.send_header("Content-Encoding", "gzip")
-            body = gzip.compress(body)
+        _, asked, coding = urllib.parse.unquote(self.path).partition("?coding=")
+        if asked:
+            self.send_header("Content-Encoding", coding)
+            body = gzip.compress(body) if "gzip" in coding.lower() else body
         self.end_headers()
         if body and sys.argv[1] == "events":
             body = b"".join(b"data: %s\n\n" % line for line in body.splitlines())

@@ -505,9 +505,17 @@ def test_an_answer_over_http_is_bounded(raw_url, monkeypatch):
     tool.close()
 
 
-def test_a_compressed_answer_is_not_read(raw_url):
-    with pytest.raises(NoVerdict, match="encoded as 'gzip', which was not asked for"):
-        MCPTool(f"{raw_url}gzip").offered()
+@pytest.mark.parametrize("coding", ["gzip", "GZip", "identity, gzip", "br"])
+def test_a_compressed_answer_is_not_read(raw_url, coding):
+    with pytest.raises(NoVerdict, match=r"encoded as (gzip|br), which was not asked for"):
+        MCPTool(f"{raw_url}?coding={coding.replace(' ', '%20')}").offered()
+
+
+@pytest.mark.parametrize("coding", ["", "UTF-8", "none", "Identity", "identity, identity"])
+def test_a_coding_that_compresses_nothing_is_passed_over(raw_url, coding):
+    tool = MCPTool(f"{raw_url}?coding={coding.replace(' ', '%20')}")
+    assert said(tool, call("write", lines=[ANSWER % "yes"])) == "yes"
+    tool.close()
 
 
 def test_what_keeps_the_thread_of_all_sessions_costs_no_call(odd_url, monkeypatch):
