@@ -29,6 +29,8 @@ _GONE = anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError
 
 _HALVES = re.compile(rb"(?<!\\)((?:\\\\)*)(?:(\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)|\\u[dD][89a-fA-F]\w\w)")
 
+_MEMBER = re.compile(r'"(method|result|error)"\s*:')
+
 _COMPRESSIONS = frozenset({"br", "compress", "deflate", "gzip", "x-compress", "x-gzip", "zstd"})
 
 Receiving = MemoryObjectReceiveStream[SessionMessage]
@@ -122,7 +124,7 @@ class _Program(SubprocessStreamProtocol):
         try:
             message = _parse(line)
         except ValueError as error:
-            if b'"jsonrpc"' in line and b'"method"' not in line:
+            if _is_meant_as_answer(line):
                 why = " ".join(str(error).split())
                 raise self._name_breach(f"an answer that cannot be read: {why:.160}") from error
             if text := line[:200].decode("utf-8", "replace").strip():
@@ -198,6 +200,21 @@ def _parse(line: bytes) -> JSONRPCMessage:
     except ValueError:  # once more without what is no text
         text = without_halves(line.decode("utf-8", "replace").encode())
         return jsonrpc_message_adapter.validate_json(text, by_name=False)
+
+
+def _is_meant_as_answer(line: bytes) -> bool:
+    """Return whether a line that cannot be read was to be an answer, and is no log that mentions one."""
+    text = line.decode("utf-8-sig", "replace").lstrip(" \t[")
+    if not text.startswith("{") or '"jsonrpc"' not in text:
+        return False
+    try:
+        members = json.JSONDecoder().raw_decode(text)[0].keys()
+    except (ValueError, RecursionError):  # broken off or too large, so that its first member has to tell
+        member = _MEMBER.search(text)
+        return member is None or member[1] != "method"
+    if members <= {"jsonrpc", "id", "result"}:
+        return True
+    return "id" in members and "method" not in members and not members.isdisjoint({"result", "error"})
 
 
 async def _end(transport: asyncio.SubprocessTransport) -> None:

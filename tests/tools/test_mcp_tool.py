@@ -412,6 +412,12 @@ def test_an_answer_with_what_is_no_text_is_read(raw, text, read):
         ANSWER[:40],
         DEEP % ("[" * 10_000 + "]" * 10_000),
         DEEP % ("9" * 5_000),
+        ANSWER[:-1].replace("content", "method") % "broken off",
+        '{"jsonrpc": "2.0", "id": ID}',
+        '{"jsonrpc": "2.0", "result": {}}',
+        '{"jsonrpc": "2.0", "id": ID, "error": "no object", "more": 1}',
+        f"[{ANSWER % 'in a list'}]",
+        "\xef\xbb\xbf" + ANSWER % "behind a mark of the order of bytes",
     ],
 )
 def test_an_answer_that_breaks_the_protocol_is_no_verdict_at_once(raw, line):
@@ -433,6 +439,12 @@ def test_a_message_of_a_program_is_bounded(raw, monkeypatch):
     [
         "MANY" * 5,
         '{"level": "info", "error": null}',
+        'The server of "jsonrpc" 2.0 is ready.',
+        f"sending {ANSWER % 'no'}",
+        f"[debug] {ANSWER % 'no'}",
+        '{"level": "debug", "jsonrpc": "2.0", "id": ID, "text": "caf\xe9"}',
+        '{"jsonrpc": "2.0", "error": {"code": -32601, "message": "no such notification"}}',
+        '{"jsonrpc": "2.0", "method": "notifications/message", "params": {"result": 1',
         '{"jsonrpc": "2.0", "method": "notifications/message", "params": [1]}',
         '{"jsonrpc": "2.0", "id": null, "error": {"code": -32601, "message": "no such notification"}}',
         '{"jsonrpc": "2.0", "id": 1, "result": {}}',
