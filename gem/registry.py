@@ -873,8 +873,8 @@ def _check_wraps(entry: Any, name: str) -> None:
         raise BadArgument(f"{name} is {entry!r:.80}; accepted: a wrapper or a tool.")
     elif not _makes_env(entry):
         raise BadArgument(
-            f"{name} is a function that is marked neither as a tool nor as a wrapper: put @gem.tools.tool "
-            "above a tool; annotate a function that returns a wrapped environment with `-> Env`."
+            f"{name} is a function that is marked neither as a tool nor as a wrapper; accepted: one with "
+            "@gem.tools.tool above it, or one that returns a wrapped environment and says so (`-> Env`)."
         )
 
 

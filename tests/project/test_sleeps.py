@@ -29,6 +29,7 @@ SLEEPS = {
     "shared/waiting.py": (2, "the polls"),
     "testing/test_deadline.py": (2, "environments that hang, in a sleep and in a loop of short ones"),
     "tools/mcp_odd_server.py": (1, "a server that hangs"),
+    "tools/test_mcp_tool.py": (1, "a session that is held up, as by a long answer of another"),
     "train/tasks/test_mixture.py": (1, "an environment that takes its time"),
 }
 

@@ -363,8 +363,8 @@ class Learner:
         copies = [pair for pair in zip(self.parameters, self._masters, strict=True) if pair[0] is not pair[1]]
         if not copies:
             return
-        state = next(iter(self.optimiser.state.values()))
-        chance = torch.Generator(copies[0][1].device).manual_seed(int(state["step"]))
+        steps = next((int(state["step"]) for state in self.optimiser.state.values()), 0)
+        chance = torch.Generator(copies[0][1].device).manual_seed(steps)
         for parameter, master in copies:
             parameter.copy_(round_by_chance(master, parameter.dtype, chance))
 

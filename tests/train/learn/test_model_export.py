@@ -261,7 +261,7 @@ def test_a_later_phase_of_the_recipe_takes_up_the_settings_of_the_machine(
     card = Path("out/README.md").read_text()
     later = [line for line in card.splitlines() if line.startswith("gem-gym train")][1].split()[2:]
     make_run(base, Path("runs/again"), episodes=64, **settings)
-    monkeypatch.setattr("gem.train.config.toml_file.accept_settings", lambda *given: None)
+    monkeypatch.setattr("gem.train.config.toml_file.accept_settings", lambda *given, **named: None)
     words = [f"out/{word}" if word.endswith(".toml") else word for word in later]
     assert main(["train", *words, "--print-config"]) == 0
     assert "episodes = 640" in capsys.readouterr().out
