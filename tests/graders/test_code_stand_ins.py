@@ -264,6 +264,49 @@ def test_objects_order_themselves(judge):
     assert judge(code, [tests.replace("Box(2)", "Box(9)")], {"classes": ["Box"]}) == "WA"
 
 
+ORDERED = {
+    "paths": ("import pathlib\ndef f(n): return pathlib.Path('a', n)", "f('b') / 'c' < f('b') / 'd' and sorted([f('c') / 'x', f('b') / 'y'])[0].parts == ('a', 'b', 'y')"),
+    "numbers of sympy": ("import sympy\ndef f(n): return sympy.Rational(n, 2)", "f(1) * 2 < f(3) * 2 and max(f(1) * 2, f(3) * 2) == f(6)"),
+    "series": ("import pandas as pd\ndef f(*n): return pd.Series(n)", "(f(1, 2) * 2 > f(1, 2) * 1).all()"),
+    "arrays of pandas": ("import pandas as pd\ndef f(*n): return pd.array(n)", "list(f(1, 2) * 2 > f(3, 1) * 1) == [False, True]"),
+}  # fmt: skip
+VECTOR = """
+class V:
+    def __init__(self, x): self.x = x
+    def __mul__(self, k): return V(self.x * k)
+    __rmul__ = __mul__
+    def __add__(self, other): return V(self.x + other.x)
+    def __lt__(self, other): return self.x < other.x
+    def __eq__(self, other): return self.x == other.x
+"""
+VECTORS = """
+import heapq, unittest
+assert V(1) * 2 < V(1) * 3 and 2 * V(1) + V(1) < V(1) * 4 and not V(3) * 2 < V(1) * 2
+assert sorted([V(3) * 2, V(1) * 2])[0] == V(2) and heapq.nlargest(1, [V(2) * 2, V(3) * 2])[0] == V(6)
+unittest.TestCase().assertLess(V(1) * 2, V(1) * 3)
+"""
+
+
+@pytest.mark.parametrize("case", ORDERED)
+def test_results_of_operators_on_objects_of_libraries_order_themselves(judge, case):
+    code, test = ORDERED[case]
+    pytest.importorskip(code.split()[1])
+    assert judge(code, [f"assert {test}"]) == "AC"
+
+
+@pytest.mark.parametrize("row", [{}, {"entry_point": "V"}, {"classes": ["V"]}])
+def test_results_of_operators_order_themselves(judge, row):
+    assert judge(VECTOR, [VECTORS], row) == "AC"
+    assert judge(VECTOR.replace("self.x < other.x", "True"), [VECTORS], row) == "WA"
+
+
+@pytest.mark.parametrize("base", ["int", "float"])
+def test_no_object_is_ordered_by_a_fraction_that_is_made_of_it(judge, base):
+    box = FRESH.replace("def f(): return Box()", "")
+    code = f"{box}class Sub({base}):\n    numerator = denominator = property(lambda self: Box())\n    def as_integer_ratio(self): return Box(), Box()\ndef f(): return Sub(3)\n"
+    assert judge(code, ["from fractions import Fraction\nassert Fraction(f()) > 6"]) == "WA"
+
+
 FORGED = """
 class Box{base}:
     def __eq__(self, other): return True

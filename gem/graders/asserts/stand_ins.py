@@ -327,13 +327,23 @@ def _same_content(thing: Any, other: Any) -> bool | None:
     return _short(type(thing)) == key[1] and bool(_CONTENT[key](thing) == _CONTENT[key](other))
 
 
+def _check_order(levels: set[int]) -> None:
+    """Refuse to order stand-ins of these levels where that would compare the tests' own plain data.
+
+    It does in `abs(6 - x) <= 1e-9 * abs(x)`, and where a Fraction of stand-ins multiplies them crosswise.
+    """
+    if COMPARED in levels and not levels & {MADE, FOUND}:
+        raise Refused("an object of the submission would say how large a difference is")
+    if levels == {TAINTED} and sys._getframe(2).f_globals.get("__name__") not in _ORDERING:
+        raise Refused("code of a library would let objects of the submission order the tests' own plain data")
+
+
 def _order(operation: str) -> Any:
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, Thing) or read_level(self) == MADE:
             levels = {read_level(each) for each in (self, other) if isinstance(each, Thing)}
-            computed = levels == {TAINTED} or (COMPARED in levels and not levels & {MADE, FOUND})
-            if computed and operation not in ("eq", "ne"):  # as in abs(6 - x) <= 1e-9 * abs(x)
-                raise Refused("objects of the submission would order what was computed from plain data")
+            if operation not in ("eq", "ne"):
+                _check_order(levels)
             return get_peer().ask(operation, self, other)
         if operation in ("eq", "ne") and (same := _same_content(self, other)) is not None:
             return same == (operation == "eq")
@@ -464,6 +474,9 @@ _MEASURES = frozenset({"abs", "all", "any", "empty", "item", "max", "mean", "min
 
 _DIFFERENCES = (("datetime", "timedelta"), ("decimal", "Decimal"), ("fractions", "Fraction"))
 """Classes of plain data that are the difference of two values, by module and name."""
+
+_ORDERING = frozenset({"tests", "unittest.case", "heapq"})
+"""Modules in whose code two results of operators may order themselves: they compute nothing of them."""
 
 _PREDICATES = frozenset(
     {
