@@ -211,6 +211,14 @@ CLAIMS = [
     ("unittest.mock", "_ANY", "from unittest.mock import ANY\nassert isinstance(f(), type(ANY))"),
     ("tests", "Own", "class Own: pass\nclass Sub(Own): pass\nassert isinstance(f(), Sub)"),
     ("numbers", "Rational", "from fractions import Fraction\nassert Fraction(1, 2) < f()"),
+    ("numbers", "Number", "import functools, numbers\nsize = functools.singledispatch(lambda x: 0)\nsize.register(numbers.Number)(lambda x: 1)\nassert size(f())"),
+    *(
+        ("collections.abc", name, f"from collections import Counter, UserDict\nwant = UserDict(a=1)\nassert {test}")
+        for name, test in (
+            *(("Set", each) for each in ("want.keys() == f()", "want.keys() <= f()", "not want.keys() - f()", "not want.keys().isdisjoint(f())")),
+            *(("Mapping", each) for each in ("want == f()", "Counter(f()) == Counter(a=1)", "not Counter(want) - Counter(f())")),
+        )
+    ),
     ("uuid", "UUID", "import uuid\nassert isinstance(f(), uuid.UUID)\nassert f() == uuid.UUID(int=3)"),
 ]  # fmt: skip
 
@@ -220,6 +228,56 @@ def test_an_object_that_names_a_librarys_class_is_equal_to_nothing(judge, module
     if module in ("pandas", "numpy"):
         pytest.importorskip(module)
     assert judge(_CLAIM.format(module=module, name=name, base=""), [test]) in ("WA", "RE")
+
+
+GIVING = """
+from collections import ChainMap, UserDict, UserList
+from collections.abc import Mapping, MutableMapping, Sequence, Set
+class Pairs(Mapping):
+    def __init__(self, **data): self.data = data
+    def __getitem__(self, key): return self.data[key]
+    def __iter__(self): return iter(self.data)
+    def __len__(self): return len(self.data)
+class Changing(Pairs, MutableMapping):
+    def __setitem__(self, key, value): self.data[key] = value
+    def __delitem__(self, key): del self.data[key]
+class Items(Sequence):
+    def __init__(self, data): self.data = data
+    def __getitem__(self, index): return self.data[index]
+    def __len__(self): return len(self.data)
+class Members(Set):
+    def __init__(self, data): self.data = data
+    def __iter__(self): return iter(self.data)
+    def __len__(self): return len(self.data)
+    def __contains__(self, item): return item in self.data
+"""
+GIVEN = {
+    **dict.fromkeys(
+        ("Pairs(a=2, b=1)", "Changing(a=2, b=1)", "UserDict(a=2, b=1)", "ChainMap({'a': 2}, {'b': 1})"),
+        "assert collections.Counter(f()) == {'a': 2, 'b': 1} and kind(f()) == 'mapping'\n"
+        "count = collections.Counter(a=3)\ncount.subtract(f())\ncount.update(f())\nassert count == {'a': 3, 'b': 0}\n"
+        "assert collections.UserDict(a=2, b=1) == f()\n",
+    ),
+    **dict.fromkeys(
+        ("Items([1, 2, 3])", "UserList([1, 2, 3])"),
+        "assert sorted(random.sample(f(), 3)) == [1, 2, 3] and kind(f()) == 'sequence'\n",
+    ),
+    "Members([1, 2])": "assert collections.UserDict({1: 0, 2: 0}).keys() == f() and kind(f()) == 'set'\n",
+}  # fmt: skip
+KINDS = """
+import collections, collections.abc, functools, random
+kind = functools.singledispatch(lambda x: 'other')
+kind.register(collections.abc.Set)(lambda x: 'set')
+kind.register(collections.abc.Mapping)(lambda x: 'mapping')
+kind.register(collections.abc.Sequence)(lambda x: 'sequence')
+"""
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_libraries_take_the_items_of_a_submissions_containers(judge, given):
+    tests = KINDS + GIVEN[given]
+    assert judge(f"{GIVING}def f(): return {given}", [tests]) == "AC"
+    assert judge(f"{GIVING}def f(): return {given.replace('2', '7')}", [tests]) == "WA"
 
 
 COUNTS = """

@@ -365,28 +365,11 @@ class Tester(Peer):
             type.__setattr__(kind, "_gem_natural", natural)
         if not theirs:
             type.__setattr__(kind, "_gem_library", (module, name))
-        if module == "collections.abc" and name in _PATTERNS:
-            _PATTERNS[name].register(kind)
+        if module == "collections.abc" and isinstance(known, abc.ABCMeta):
+            cast(Any, known).register(kind)  # libraries take what these give, and ask none to decide
         self._kept[number] = kind
         return kind
 
-
-class _SequencePattern(metaclass=abc.ABCMeta):  # noqa: B024
-    __abc_tpflags__ = 1 << 5
-
-
-class _MappingPattern(metaclass=abc.ABCMeta):  # noqa: B024
-    __abc_tpflags__ = 1 << 6
-
-
-_PATTERNS: dict[str, Any] = {
-    **dict.fromkeys(("Sequence", "MutableSequence"), _SequencePattern),
-    **dict.fromkeys(("Mapping", "MutableMapping"), _MappingPattern),
-}
-"""For the classes that `match` takes apart: what gives theirs to a stand-in, and no more.
-
-Registered with the class itself, a stand-in would be one of its objects for the code of all libraries.
-"""
 
 _WAITS = (ast.Await, ast.Yield, ast.YieldFrom)
 
