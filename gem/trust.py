@@ -35,6 +35,7 @@ import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
+from urllib.parse import SplitResult, urlsplit
 
 from gem.agent_names import AGENTS
 from gem.errors import BadArgument
@@ -272,8 +273,12 @@ def _check_text(key: str, text: str, is_prefix: Callable[[str], bool]) -> None:
     check_address("".join(text.split()) if of_model else text)
     if key in ("id", "ids", "env", "transfer") and is_prefix(text):
         return
-    if key == "host" and ":" in text and not text.startswith("remote:"):
-        refuse("the file has a host of its own:", text)
+    if key == "host" and ":" in text:
+        kind, _, address = text.partition(":")
+        if kind != "remote":
+            refuse("the file has a host of its own:", text)
+        if address and not _ON_LOOPBACK.fullmatch(address) and not is_own_server(text):
+            refuse(_SERVER, text)  # whatever it looks like: it is connected to
     if key in AGENT_KEYS and prefix in AGENTS and AGENTS[prefix].needs_trust:
         refuse(f"the file gives {key} as", text)
     if (
@@ -330,6 +335,7 @@ _ON_LOOPBACK = re.compile(
 )
 """Stricter than parsers of addresses, which differ about what is odd: ``http://127.0.0.1\\@evil.example``."""
 _ORIGIN = re.compile(r"https?://[^\s/\\?#]+(?=[/?#]|\Z)")
+_SERVER = "the file names a server, which would get prompts and keys, and you did not name here:"
 
 
 def check_address(name: str) -> None:
@@ -342,7 +348,7 @@ def check_address(name: str) -> None:
     if address is None or _ON_LOOPBACK.fullmatch(address) or is_own_server(name):
         return
     if not named_before("judge", name.removeprefix("judge:")):
-        refuse("the file names a server, which would get prompts and keys, and you did not name here:", name)
+        refuse(_SERVER, name)
 
 
 _FROM_FILES: set[str] = set()
@@ -375,6 +381,18 @@ def is_own_server(name: str) -> bool:
 def own_token(address: str) -> str:
     """Return the token of GEM_SERVE_TOKEN for a server that this user named; "" for any other."""
     return os.environ.get("GEM_SERVE_TOKEN", "") if is_own_server(address) else ""
+
+
+def split_address(name: str) -> SplitResult:
+    """Split the address of a server, as what connects to a server does.
+
+    Raises:
+        ValueError: for an invalid one, also with blanks or line feeds: Python drops some of them, so that
+            `check_address` would have read another text than what connects.
+    """
+    if re.search(r"[\s\x00-\x1f\x7f]", name):
+        raise ValueError("an address with a blank")
+    return urlsplit(name)
 
 
 def _origin(name: str) -> str | None:

@@ -17,6 +17,7 @@ from gem.adapters.records import carry, read_record
 from gem.agents.random import RandomAgent
 from gem.cli import main
 from gem.cli.terms import MISUSED
+from gem.envs.bridges.addresses import is_server
 from gem.errors import BadArgument, UnknownEnv
 from gem.evals.suite import known_suites, load_suite
 from gem.graders.text import TextGrader
@@ -244,6 +245,11 @@ CONFIGS = {
     "sampler": 'sampler = "vllm:http://evil.example:8000"',
     "cluster": 'ray = "evil.example:6379"',
     "host": 'host = "remote:http://evil.example:8000"',
+    "host behind a blank": 'host = "remote: http://evil.example:8000"',
+    "host behind a tab": 'host = "remote:\\thttp://evil.example:8000"',
+    "host with a tab in its scheme": 'host = "remote:ht\\ttp://evil.example:8000"',
+    "host with a line feed behind its scheme": 'host = "remote:http:/\\n/evil.example:8000"',
+    "host without a scheme": 'host = "remote:evil.example"',
     "host of another package": 'host = "mine:10.0.0.1:8000"',
     "environment on a server": f'env = "remote:http://evil.example:8000/{GUESS}"',
 }
@@ -588,6 +594,17 @@ def test_a_server_that_this_user_named_needs_no_trust(folder, monkeypatch):
     for other in ("http://mine.example:99", "http://mine.example:9\\@evil.example", "http://mine.example"):
         with pytest.raises(BadArgument, match="--trust"):
             gem.make(of_file(TaskRef(f"openenv:{other}")))
+
+
+@pytest.mark.parametrize(
+    "odd", [" http://mine.example", "ht\ntp://mine.example", "http:\t//mine.example", "http://mine.example\r"]
+)
+def test_an_address_that_parsers_read_differently_is_none(odd):
+    pytest.importorskip("websockets")
+    assert not is_server(odd)
+    assert not is_server(f"{odd}/{GUESS}")
+    with pytest.raises(BadArgument, match="the server's address is"):
+        make_host(f"remote:{odd}", [Maker(GUESS)])
 
 
 # -- attacks on the rule itself

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from threading import Event
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import UNSET
 
@@ -27,6 +26,7 @@ from gem.hosts import wire
 from gem.hosts.base import NO_KWARGS, Command, Host, Outcome, Recipe, overdue
 from gem.registry import Maker
 from gem.specs import TaskRef, WrapperRef, written_arguments
+from gem.trust import split_address
 
 with needs_extra("the remote host", "websockets", "serve"):
     from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -90,7 +90,7 @@ class Remote(Host):
         patience_s: float = PATIENCE_S,
     ) -> None:
         super().__init__(call_s)
-        self.url = _check_url(address or os.environ.get("GEM_SERVE_URL") or "")
+        self.url = _check_url(address or os.environ.get("GEM_SERVE_URL", "").strip())
         self._place = plain_address(self.url)
         self._token = os.environ.get("GEM_SERVE_TOKEN", "") if token is None else token
         self._patience_s = patience_s
@@ -472,10 +472,11 @@ def _check_url(url: str) -> str:
     Raises:
         BadArgument: for an invalid address.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise BadArgument(
-            f"the server's address is {url!r:.120}; accepted: http://host:port, in host='remote:http://...' "
-            "or the environment variable GEM_SERVE_URL."
-        )
-    return url.rstrip("/")
+    with suppress(ValueError):
+        parts = split_address(url)
+        if parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment):
+            return url.rstrip("/")
+    raise BadArgument(
+        f"the server's address is {url!r:.120}; accepted: http://host:port, in host='remote:http://...' "
+        "or the environment variable GEM_SERVE_URL."
+    )

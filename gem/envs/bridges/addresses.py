@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import urlsplit
+
+from gem.trust import split_address
 
 
 class Place(NamedTuple):
@@ -20,7 +21,7 @@ def split(name: str) -> Place | None:
     """
     if not is_server(name):
         return None
-    parts = urlsplit(name)
+    parts = split_address(name)
     path = parts.path.strip("/").split("/")
     begin = next((place for place, part in enumerate(path) if ":" in part), len(path) - 1)
     server = "/".join([f"{parts.scheme}://{parts.netloc}", *path[:begin]])
@@ -31,9 +32,9 @@ def split(name: str) -> Place | None:
 def is_server(name: str) -> bool:
     """Return whether a name is the address of a server."""
     try:
-        parts = urlsplit(name)
+        parts = split_address(name)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, half a bracket
+    except ValueError:  # a port that is no number, half a bracket, a blank
         return False
 
 
