@@ -8,6 +8,7 @@ own ids through the entry point group ``gem.envs``.
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from os import PathLike
+from types import FunctionType, ModuleType
 from typing import Any, TypeAlias, cast, get_type_hints
 
 from gem import seeding
@@ -774,12 +776,32 @@ def _wrap(env: Env, wrapper: Wrapper) -> Env:
     return made
 
 
+_SEARCHED = 100_000
+"""The number of objects in which a wrapped environment is looked for."""
+
+
 def _holds(made: object, env: Env) -> bool:
-    """Return whether an environment is another one, or has it as an attribute or inside of one."""
-    return made is env or (
-        isinstance(made, Env)
-        and any(_holds(each, env) for each in vars(made).values() if isinstance(each, Env))
-    )
+    """Return whether an environment is another one, or has it in anything that it holds, as a list.
+
+    The arguments that it remembers do not count: any class would hold what it was called with.
+    """
+    if made is env or not isinstance(made, Env):
+        return made is env
+    objects: list[object] = [made]
+    numbers = {id(made), id(made._init)}
+    for each in objects:  # which grows, so that what is near is found first
+        if len(objects) > _SEARCHED:
+            return True  # nobody knows
+        if isinstance(each, type | ModuleType):
+            continue
+        with_parts = (each.__closure__, each.__defaults__) if isinstance(each, FunctionType) else (each,)
+        for part in gc.get_referents(*with_parts):
+            if part is env:
+                return True
+            if id(part) not in numbers:
+                numbers.add(id(part))
+                objects.append(part)
+    return False
 
 
 def claims_of(maker: Maker) -> EnvSpec:

@@ -408,7 +408,34 @@ def test_what_is_no_wrapper_is_refused_before_it_is_called(name, why):
         Maker(GUESS, {}, (name,))
 
 
-@pytest.mark.parametrize("wrapper", [lambda env: EchoEnv(), lambda env: None, lambda env: env.seed])
+class Titled(EchoEnv):
+    def __init__(self, title):
+        super().__init__()
+        self.title, self.all_of_them = f"{title}", sys.modules
+
+
+class Coached(EnvWrapper):
+    def __init__(self, env):
+        self.coach = EchoEnv()
+        self.coach.me = self.coach
+        super().__init__(env)
+
+
+def around(hold):
+    """Return a wrapper whose environment has what `hold` makes of the one that it is given."""
+
+    def wrap(env):
+        made = EchoEnv()
+        made.held = hold(env)
+        return made
+
+    return wrap
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [lambda env: EchoEnv(), lambda env: None, lambda env: env.seed, Titled, around(lambda env: EchoEnv)],
+)
 def test_a_wrapper_that_drops_its_environment_is_refused(wrapper):
     with pytest.raises(BadArgument, match="does not hold the environment that it was given"):
         gem.make_vec(GUESS, num_envs=1, wrappers=[wrapper])
@@ -422,6 +449,22 @@ def test_a_wrapper_may_hold_its_environment_in_any_attribute():
 
     assert Maker(GUESS, {}, (lambda env: Around(EnvWrapper(env)),))().game.unwrapped.spec.id == GUESS
     assert Maker(GUESS, {}, (lambda env: env,))().spec.id == GUESS
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        Coached,
+        around(lambda env: [env]),
+        around(lambda env: SimpleNamespace(env=env)),
+        around(lambda env: {"own": partial(env.step)}),
+        around(lambda env: lambda: env),
+        around(lambda env: (step for step in [env.step])),
+        around(lambda env: [[*range(1000, 120_000)], [[env]]]),
+    ],
+)
+def test_a_wrapper_may_hold_its_environment_anywhere(wrapper):
+    Maker(GUESS, {}, (wrapper,))().close()
 
 
 def test_a_class_without_init_takes_no_arguments():
