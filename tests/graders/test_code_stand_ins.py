@@ -280,6 +280,45 @@ def test_libraries_take_the_items_of_a_submissions_containers(judge, given):
     assert judge(f"{GIVING}def f(): return {given.replace('2', '7')}", [tests]) == "WA"
 
 
+VALUED = {
+    "Fraction('1/2')": (
+        "f() == Fraction(1, 2) == f()", "Fraction(1, 3) < f() < 1 and 0.4 <= f()", "Fraction(1, 2) + f() == 1 and f() * 2 == 1",
+        "abs(f() - 0.5) < 1e-9 and sum([f(), f()]) == 1", "max(f(), Fraction(1, 3)) == 0.5 and f() in [Fraction(1, 2)]",
+    ),
+    "Decimal('1.10')": ("f() == Decimal('1.1') == f()", "Decimal(1) < f() < 2 and f() - 1 == Decimal('0.1')", "sum([f(), f()]) == Decimal('2.2')"),
+    "date(2020, 1, 2)": ("f() == date(2020, 1, 2)", "date(2020, 1, 1) < f() < date(2021, 1, 1) and f() - timedelta(1) < f()", "f() - date(2020, 1, 1) == timedelta(1)"),
+    "datetime(2020, 1, 2, tzinfo=timezone.utc)": ("f() - timedelta(1) == datetime(2020, 1, 1, tzinfo=timezone.utc)",),
+    "timedelta(days=1.5)": ("f() == timedelta(1.5) and f() / 2 == timedelta(0.75)", "datetime(2020, 1, 1) + f() == datetime(2020, 1, 2, 12)"),
+}  # fmt: skip
+VALUE_MODULES = "from datetime import date, datetime, timedelta, timezone\nfrom decimal import Decimal\nfrom fractions import Fraction\n"
+VALUE_LIAR = """
+    def __str__(self): return "?"
+    def __eq__(self, other): return True
+    __lt__ = __le__ = __gt__ = __ge__ = __eq__
+    def __ne__(self, other): return False
+    def __add__(self, other): return Sub({other})
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __abs__ = lambda self, *other: other[0]
+    __hash__ = None
+"""
+
+
+@pytest.mark.parametrize("value", VALUED)
+def test_an_object_of_a_subclass_of_a_value_is_compared_by_it(judge, value):
+    name, given = value.rstrip(")").split("(", 1)
+    other = given.replace("1", "3").replace("2020", "2024")
+    for test in VALUED[value]:
+        tests = [f"{VALUE_MODULES}assert {test}"]
+        for lies in ("    pass\n", VALUE_LIAR.format(other=given)):
+            code = f"{VALUE_MODULES}class Sub({name}):\n{lies}def f(): return Sub({{}})\n"
+            assert judge(code.format(given), tests) == "AC"
+            assert judge(code.format(other), tests) == "WA"
+
+
+def test_no_operator_gives_an_object_that_holds_a_value(judge):
+    code = f"{VALUE_MODULES}class Sub(Fraction): pass\nclass Box:\n    def __sub__(self, other): return Sub(0)\ndef f(): return Box()\n"
+    assert judge(code, ["assert f() - 6 == 0"]) == "WA"
+
+
 COUNTS = """
 from collections import Counter
 class Count(Counter):

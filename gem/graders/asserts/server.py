@@ -22,6 +22,7 @@ from gem.graders.asserts.values import (
     find_base,
     find_library_class,
     is_simple,
+    read_value,
 )
 
 
@@ -91,6 +92,8 @@ class Server(Peer):
         }
         if (base := find_base(kind, SCALARS)) is not None:
             fields["p"] = self.encode(EXACT[base](value), depth + 1)
+        elif (plain := read_value(value)) is not None:
+            fields["p"] = self.encode(plain, depth + 1)
         elif (base := find_base(kind, CONTAINERS)) is not None:
             shared = next(self._numbers)
             self._share(shared, value, base)

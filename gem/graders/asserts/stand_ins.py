@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from gem.graders.asserts.operations import ARITHMETIC, INPLACE, KEEPING, ORDER, SPECIAL_METHODS
+from gem.graders.asserts.operations import ARITHMETIC, INPLACE, KEEPING, OPERATIONS, ORDER, SPECIAL_METHODS
 from gem.graders.asserts.values import (
     CONTAINERS,
     ITSELF,
@@ -123,6 +123,7 @@ class Thing:
     _gem_level = FOUND
     _gem_met = False
     _gem_compares = False
+    _gem_value: Any = None  # if its class derives from one of VALUES
 
     def __getattr__(self, name: str) -> Any:
         _check_known(name)
@@ -244,7 +245,12 @@ def _note_comparison(value: Any) -> Any:
 
 
 def _opaque(value: Any) -> bool:
-    return isinstance(value, Thing) and not issubclass(type(value), (*SCALARS, *CONTAINERS))
+    native = issubclass(type(value), (*SCALARS, *CONTAINERS))
+    return isinstance(value, Thing) and not native and _value_of(value) is None
+
+
+def _value_of(thing: Any) -> Any:
+    return object.__getattribute__(thing, "_gem_value")
 
 
 def _derive(value: Any, levels: set[int], operands: tuple[Any, ...]) -> Any:
@@ -280,7 +286,9 @@ def _binary(operation: str, name: str, *, swapped: bool) -> Any:
     def method(self: Any, other: Any, *modulus: Any) -> Any:
         pair = (other, self) if swapped else (self, other)
         plain = not all(isinstance(each, Thing) for each in (other, *modulus))
-        if not _opaque(self):
+        if (value := _value_of(self)) is not None and plain and read_level(self) != MADE:
+            return OPERATIONS[operation](*(value if each is self else each for each in (*pair, *modulus)))
+        if value is None and not _opaque(self):
             base = find_base(type(self), (collections.Counter, *SCALARS, *CONTAINERS))
             if not isinstance(other, Thing) and read_level(self) != MADE:
                 native = COUNTING.get(name) if base is collections.Counter else getattr(base, name, None)
@@ -345,6 +353,8 @@ def _order(operation: str) -> Any:
             if operation not in ("eq", "ne"):
                 _check_order(levels)
             return get_peer().ask(operation, self, other)
+        if (value := _value_of(self)) is not None and is_plain(other):
+            return OPERATIONS[operation](value, other)
         if operation in ("eq", "ne") and (same := _same_content(self, other)) is not None:
             return same == (operation == "eq")
         if operation in ("eq", "ne") or not is_plain(other):

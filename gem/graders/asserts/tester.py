@@ -51,6 +51,7 @@ from gem.graders.asserts.values import (
     TooLong,
     find_base,
     find_library_class,
+    find_value_type,
     is_error,
     is_plain,
     is_simple,
@@ -308,7 +309,12 @@ class Tester(Peer):
             return base.__new__(kind, self.decode(value["p"]))  # type: ignore[call-overload]
         if (base := find_base(kind, CONTAINERS)) is not None:
             return base.__new__(kind)  # type: ignore[call-overload]
-        return object.__new__(kind)  # type: ignore[arg-type]
+        thing: Any = object.__new__(kind)  # type: ignore[arg-type]
+        if "p" in value:
+            if find_value_type(type(plain := self.decode(value["p"]))) is None:
+                raise Garbled("a value of no known class")
+            object.__setattr__(thing, "_gem_value", plain)
+        return thing
 
     def _share_stand_in(self, container: Any, number: Any, name: str, contents: Any) -> None:
         base = SPECIAL[name]

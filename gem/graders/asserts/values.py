@@ -101,7 +101,7 @@ SPECIAL: dict[str, type] = {
 }
 
 VALUES: dict[tuple[str, str], Callable[[Any], tuple[Any, ...]]] = {
-    ("decimal", "Decimal"): lambda v: (str(v),),
+    ("decimal", "Decimal"): lambda v: (vars(sys.modules["decimal"])["Decimal"].__str__(v),),
     ("fractions", "Fraction"): lambda v: (int(v.numerator), int(v.denominator)),  # of what it was made of
     ("datetime", "timedelta"): lambda v: (v.days, v.seconds, v.microseconds),
     ("datetime", "date"): lambda v: (v.year, v.month, v.day),
@@ -130,6 +130,16 @@ def find_value_type(value: type) -> tuple[str, str] | None:
     """Return the key of a class in VALUES; only for that very class, not one of the same name."""
     key = (str(value.__module__), value.__name__)
     return key if key in VALUES and vars(sys.modules[key[0]]).get(key[1]) is value else None
+
+
+def read_value(value: Any) -> Any:
+    """Return the plain value of an object whose own class derives from one of VALUES; None for others.
+
+    A library's class may have more than that value: pandas' Timestamp has nanoseconds.
+    """
+    kind = next(each for each in type(value).__mro__ if each.__module__ != "submission")
+    key = find_value_type(kind)
+    return None if key is None or not is_plain_value(value) else make_value(*key, *VALUES[key](value))
 
 
 def is_plain_value(value: Any) -> bool:
