@@ -406,7 +406,8 @@ def round_by_chance(values: Tensor, dtype: torch.dtype, chance: torch.Generator)
         return values.to(dtype)
     bits = values.view(torch.int32)  # bfloat16 is the upper half of float32
     drawn = torch.randint(1 << 16, bits.shape, generator=chance, device=bits.device, dtype=torch.int32)
-    return drawn.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32).to(dtype)
+    rounded = drawn.add_(bits).bitwise_and_(-(1 << 16)).view(torch.float32)
+    return torch.where(values.isfinite(), rounded, values).to(dtype)  # a NaN's bits might carry over
 
 
 def _store_values(values: dict[str, Tensor], batch: Batch, rows: Sequence[Weighted]) -> None:

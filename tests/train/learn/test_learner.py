@@ -277,6 +277,10 @@ def test_rounding_by_chance_is_right_on_average():
     assert torch.allclose(rounded.mean(0), values, atol=5e-4)
     again = round_by_chance(values, torch.bfloat16, torch.Generator().manual_seed(7))
     assert torch.equal(again.float(), draws[7])
+    odd = torch.tensor([-1, 0x7FFFFFFF, 0x7F800001, 0x7F800000, -0x800000], dtype=torch.int32)
+    kept = round_by_chance(odd.view(torch.float32), torch.bfloat16, torch.Generator().manual_seed(7))
+    assert kept.isnan().tolist() == [True, True, True, False, False]
+    assert kept[3:].tolist() == [float("inf"), -float("inf")]
     assert torch.equal(round_by_chance(values, torch.float16, torch.Generator()), values.half())
 
 
