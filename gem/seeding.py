@@ -85,7 +85,12 @@ class Stream(random.Random):
     def getrandbits(self, k: int, /) -> int:
         """Return an integer of `k` random bits."""
         if k > 64:
-            words = [self.getrandbits(k % 64), *(self.getrandbits(64) for _ in range(k // 64))]
+            first = self.getrandbits(k % 64)
+            if k < 1024:  # shifts are quicker for few words
+                for _ in range(k // 64):
+                    first = first << 64 | self.getrandbits(64)
+                return first
+            words = [first, *(self.getrandbits(64) for _ in range(k // 64))]
             return int.from_bytes(b"".join([word.to_bytes(8, "big") for word in words]), "big")
         self._state = z = self._state + 0x9E3779B97F4A7C15 & _MASK
         z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK

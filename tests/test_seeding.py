@@ -121,6 +121,9 @@ def test_many_bits_are_the_words_in_a_row_and_take_as_long():
     assert many.randbytes(8 * count) == b"".join(word.to_bytes(8, "little") for word in expected[:0:-1])
     assert many.getstate() == words.getstate()
     assert many.getrandbits(70) == words.getrandbits(6) << 64 | words.getrandbits(64)
+    for bits in (1023, 1024):
+        expected = [words.getrandbits(bits % 64), *(words.getrandbits(64) for _ in range(bits // 64))]
+        assert many.getrandbits(bits) == sum(word << 64 * place for place, word in enumerate(expected[::-1]))
 
 
 def test_a_stream_is_even():
