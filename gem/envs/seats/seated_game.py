@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from gem.envs.seats.seated_env import Mode, MultiStart, MultiStep, SeatedEnv, SeatSelector
@@ -63,11 +64,14 @@ class SeatedGame(SeatedEnv):
 
     def finish(self, stops: Mapping[str, StopReason]) -> None:
         """End the game, with a stop reason for each seat."""
-        right = isinstance(stops, Mapping) and set(stops) == set(self.seats)
-        right = right and all(isinstance(stop, StopReason) for stop in stops.values())
+        reasons = {}
+        if isinstance(stops, Mapping) and set(stops) <= set(self.seats):
+            with suppress(KeyError):  # a defaultdict has what it does not list
+                reasons = {seat: stops[seat] for seat in self.seats}
+        right = bool(reasons) and all(isinstance(stop, StopReason) for stop in reasons.values())
         check_argument("stops", stops, right, f"a StopReason for each of {', '.join(self.seats)}")
         self._over = True
-        for seat, stop in stops.items():
+        for seat, stop in reasons.items():
             self.note(seat, success=stop is StopReason.SOLVED, stop=stop.value)
 
     def forfeit(self, seat: str, loss: float) -> None:

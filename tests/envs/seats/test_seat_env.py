@@ -1,4 +1,5 @@
 import pickle
+from collections import defaultdict
 
 import pytest
 
@@ -86,6 +87,17 @@ def test_a_game_that_play_does_not_finish_ends_after_its_turns():
     assert {info["stop"] for info in last.infos.values()} == {"turn_budget"}
     assert last.rewards["a"] == 0.25
     assert last.obs["a"].endswith("The game is over after 3 turns.")
+
+
+def test_a_game_may_end_with_one_stop_for_all_seats():
+    class Free(Toll):
+        def play(self, moves):
+            self.finish(defaultdict(lambda: StopReason.SOLVED))
+
+    game = Free(max_turns=2)
+    game.reset(seed=0)
+    last = game.step({"a": "pay"})
+    assert {last.infos[seat]["stop"] for seat in "abc"} == {"solved"}
 
 
 def test_a_game_that_play_finishes_in_its_last_turn_keeps_its_stops():
