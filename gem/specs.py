@@ -162,7 +162,8 @@ class Rebuildable:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Remember the arguments. Raises UnknownArgument for any, in a class without ``__init__``."""
-        if (args or kwargs) and cls.__init__ is object.__init__:  # which takes anything where __new__ does
+        plain = cls.__init__ is object.__init__ and cls.__new__ is Rebuildable.__new__  # they take anything
+        if (args or kwargs) and plain:
             raise UnknownArgument(f"{cls.__name__}() has no __init__ and takes no arguments.")
         self = super().__new__(cls)
         self._init = (args, kwargs)

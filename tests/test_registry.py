@@ -477,6 +477,18 @@ def test_a_class_without_init_takes_no_arguments():
             make()
 
 
+def test_a_class_may_take_its_arguments_in_new():
+    class Sized(EchoEnv):
+        __init__ = object.__init__
+
+        def __new__(cls, size=3):
+            made = super().__new__(cls, size=size)
+            made.size = size
+            return made
+
+    assert Sized(size=5).size == Sized(5).size == 5
+
+
 def test_a_maker_of_a_maker_adds_keywords_and_wrappers():
     inner = Maker(GUESS, {"max_turns": 3, "max_number": 9}, (EnvWrapper,))
     outer = Maker(inner, {"max_turns": 4}, (EnvWrapper,))
