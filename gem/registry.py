@@ -587,7 +587,7 @@ def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
     """
     if not task.foreign:
         return task
-    note_addresses(task.spec)
+    note_addresses([task.spec, task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)])
     if not trust:
         load_plugins()
         check_known_file(task.spec)  # before it is looked up, which would load it

@@ -9,8 +9,9 @@ A file may come from somebody else. It may name, without being trusted:
 - a wrapper of the wrapper factory, and the classes in `WRAPPERS`;
 - the classes in `MADE`, which are made from plain values, and the functions in `CALLED`;
 - an agent on this machine: a model, or one of `gem.agent_names.AGENTS` that needs no trust;
-- an address on the loopback interface, or of a server or judge that this user named before: any other would
-  get prompts and answers, and the user's keys (`check_address`).
+- an address on the loopback interface, or of a server or judge that this user named before, or with which
+  this user played the same environment: any other would get prompts and answers, and the user's keys
+  (`check_address`).
 
 These start no program outside the sandbox, write no file, and send nothing to a server that the file names.
 Everything else is refused with its name, before it is imported, until the user adds ``--trust`` (in Python
@@ -120,12 +121,13 @@ def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Containe
         _check_entry(task, registered)
     for wrapper in task.wrappers:
         check_wrapper(wrapper.name)
-    for values in (task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)):
+    for owner, values in _values_of(task):
         for name in SECRETS & values.keys():
             refuse("a task gives its environment a server to sign in to, with the keyword", name)
         check_values(values)
         for text in _texts(values):
-            check_address(text)
+            if _address(text) and not named_before("value", owner, text):
+                check_address(text)
         if values.get("corpus") in SERVICES:
             refuse("a task would send searches, with your key, to", values["corpus"])
 
@@ -368,6 +370,27 @@ def name_server(name: str) -> None:
     origin = _origin(name) if name.startswith(("remote:", "openenv:")) else None
     if origin and not any(origin in text for text in _FROM_FILES) and not named_before("server", origin):
         remember_name("server", origin)
+
+
+def name_values(task: TaskRef) -> None:
+    """Remember the addresses among the values of a task that this user made, for this environment or wrapper.
+
+    An address that a file named in this process is the file's, not the user's.
+    """
+    for owner, values in _values_of(task):
+        for text in _texts(values):
+            address = _address(text)
+            if not address or any(address in noted for noted in _FROM_FILES):
+                continue
+            if not named_before("value", owner, text):
+                remember_name("value", owner, text)
+
+
+def _values_of(task: TaskRef) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the names of a task's environment and wrappers, each with its keywords."""
+    yield task.spec, task.kwargs
+    for wrapper in task.wrappers:
+        yield wrapper.name, wrapper.kwargs
 
 
 def is_own_server(name: str) -> bool:

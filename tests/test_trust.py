@@ -596,6 +596,47 @@ def test_a_server_that_this_user_named_needs_no_trust(folder, monkeypatch):
             gem.make(of_file(TaskRef(f"openenv:{other}")))
 
 
+PAGES = """
+from gem.testing import EchoEnv
+class Pages(EchoEnv):
+    def __init__(self, start="", more=()):
+        super().__init__()
+"""
+START = "https://pages.example/first"
+
+
+@pytest.fixture
+def pages(folder, monkeypatch):
+    """The name of an environment in a file of this user, to be made with addresses."""
+    monkeypatch.setenv("GEM_CACHE", str(folder / "cache"))
+    monkeypatch.setattr("gem.source_files._NAMES", set())
+    monkeypatch.setattr("gem.trust._FROM_FILES", set())
+    (folder / "own.py").write_text(PAGES)
+    return gem.registry.spec_named("own.py:Pages")
+
+
+@pytest.mark.parametrize("more", [{"start": START}, {"more": [{"at": START}]}])
+@pytest.mark.parametrize("form", [Maker, lambda spec, kwargs: TaskRef(spec.id, kwargs)])
+@pytest.mark.parametrize("host", ["serial", "process"])
+def test_a_value_with_an_address_that_this_user_played_needs_no_trust(form, more, host, pages, monkeypatch):
+    (played,) = rollout([Job(form(pages, more), 1)], RandomAgent(), host=host)
+    stored = of_file(played.task)
+    monkeypatch.setattr("gem.source_files._NAMES", set())  # as in another process
+    gem.make(stored).close()
+    others = ({"start": f"{START}/other"}, {"start": "http://evil.example"})
+    for other in (*(replace(stored, kwargs=each) for each in others), of_file(TaskRef(GUESS, more))):
+        with pytest.raises(BadArgument, match="--trust"):
+            gem.make(other)
+
+
+def test_a_value_of_a_trusted_file_is_not_this_users(pages, monkeypatch):
+    task = of_file(TaskRef(pages.id, {"start": START}))
+    rollout([Job(gem.registry.accept_task(task, trust=True), 1)], RandomAgent())
+    monkeypatch.setattr("gem.trust._FROM_FILES", set())
+    with pytest.raises(BadArgument, match="--trust"):
+        gem.make(task)
+
+
 @pytest.mark.parametrize(
     "odd", [" http://mine.example", "ht\ntp://mine.example", "http:\t//mine.example", "http://mine.example\r"]
 )

@@ -19,8 +19,9 @@ from gem.record import Agent, Ask, Call, Episode, Reply, RunInfo
 from gem.rollout.episode import Playing, play
 from gem.rollout.jobs import Trial
 from gem.rollout.options import RunOptions
-from gem.rollout.places import Place, Places
+from gem.rollout.places import Place, Places, expected_task
 from gem.rollout.schedule import Schedule
+from gem.trust import name_values
 from gem.waiting import add_source, report_news
 
 ALONE = os.cpu_count() or 1
@@ -137,6 +138,8 @@ class Flights:
         if error is None:
             if place.described:
                 return flight, (flight.playing.send, outcome.value)
+            if flight.trial.run is None:  # else the driver's user made the task, on another machine
+                name_values(expected_task(place.maker))
             place.occupy(outcome.value)
             flight.record.task = place.task_with(flight.trial.job.seed)
             return flight, None
