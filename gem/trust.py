@@ -122,14 +122,19 @@ def check_task(task: TaskRef, registered: EnvSpec | None, entry_points: Containe
     for wrapper in task.wrappers:
         check_wrapper(wrapper.name)
     for owner, values in _values_of(task):
-        for name in SECRETS & values.keys():
-            refuse("a task gives its environment a server to sign in to, with the keyword", name)
+        _check_logins(values)
         check_values(values)
         for text in _texts(values):
             if _address(text) and not named_before("value", owner, text):
                 check_address(text)
         if values.get("corpus") in SERVICES:
             refuse("a task would send searches, with your key, to", values["corpus"])
+
+
+def _check_logins(values: Mapping[str, Any]) -> None:
+    """Refuse keywords with which an environment would sign in to a server."""
+    for name in SECRETS & values.keys():
+        refuse("an environment gets a server to sign in to, with the keyword", name)
 
 
 def _check_entry(task: TaskRef, registered: EnvSpec) -> None:
@@ -238,6 +243,7 @@ def check_settings(
                 value = json.loads(value)
         check_values(value)
         if isinstance(value, Mapping):
+            _check_logins(value)
             named = [(n, each) for n, each in value.items() if n not in prose or isinstance(each, Mapping)]
             pending += [(str(name), each) for name, each in named]
         elif isinstance(value, list | tuple):

@@ -158,6 +158,7 @@ NAMED = {
     "a server of environments": ("env", "openenv:http://evil.example:9"),
     "a server in a keyword": ("kwargs", {"corpus": "http://evil.example/retrieve"}),
     "a server of the name with a blank": ("agent", "openai:m 1@http://evil.example/v1"),
+    "a server to sign in to": ("kwargs", {"backend": "postgres", "dsn": "host=evil.example"}),
     "another player's server": ("agent", "openai:m@http://evil.example/v1"),
 }
 named = pytest.mark.parametrize(("kind", "name"), NAMED.values(), ids=NAMED)
