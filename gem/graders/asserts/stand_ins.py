@@ -123,7 +123,7 @@ class Thing:
     _gem_level = FOUND
     _gem_met = False
     _gem_compares = False
-    _gem_value: Any = None  # if its class derives from one of VALUES
+    _gem_value = None  # if its class derives from one of VALUES; an annotation would hide its own ones
 
     def __getattr__(self, name: str) -> Any:
         _check_known(name)

@@ -245,7 +245,10 @@ def test_one_that_breaks_is_told_and_ends_nothing(tmp_path, fragile):
     log = Told()
     train(replace(CONFIG, env=fragile, env_kwargs={}, out=tmp_path), watcher=log)
     assert [each.score is None for each in evaluations(tmp_path)] == [False, True, False]
-    assert log.warnings == ["iteration 2: no held-out episode has a verdict; the first: the server is gone"]
+    (warning,) = log.warnings
+    assert warning.startswith(
+        "iteration 2: no held-out episode has a verdict; the first: the server is gone ("
+    )
 
 
 @pytest.mark.system
@@ -341,8 +344,8 @@ def test_one_of_several_without_verdict_leaves_no_score(tmp_path, fragile):
     parts = (FOUR, EnvPart(fragile, name="fragile"))
     train(replace(MIXED, environments=parts, out=tmp_path), watcher=log)
     assert [each.score is None for each in evaluations(tmp_path)] == [False, True, False]
-    said = "iteration 2: no held-out episode of fragile has a verdict; the first: the server is gone"
-    assert said in log.warnings
+    said = "iteration 2: no held-out episode of fragile has a verdict; the first: the server is gone ("
+    assert any(warning.startswith(said) for warning in log.warnings)
 
 
 def test_opponents_are_refused():
