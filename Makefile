@@ -28,9 +28,9 @@ SANDBOXED := tests/contract tests/docs/test_pages.py tests/docs/test_recipes.py 
 
 # Whose code starts no program, so that it is the same where none can run.
 PROGRAMLESS := $(addprefix --ignore tests/,adapters agents docs/test_check_site.py envs/games envs/kit envs/math \
-	envs/seats envs/vision estimators graders/test_choice.py graders/test_compare.py graders/test_math.py \
-	graders/test_number.py graders/test_stated.py graders/test_text.py hosts project rollout statistics tokens train \
-	vector viewer wrappers)
+	envs/seats envs/vision estimators evals graders/test_choice.py graders/test_compare.py graders/test_math.py \
+	graders/test_number.py graders/test_stated.py graders/test_text.py hosts project rollout statistics tasks \
+	test_codec.py test_parsing.py test_record.py tokens train vector viewer wrappers)
 
 # Two more than there are processors: tests wait for half of their time; a worker costs 12 s of CPU for imports.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 3 ? n + 2 : 4)))
