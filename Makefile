@@ -22,7 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 SANDBOXED := tests/contract tests/docs/test_pages.py tests/docs/test_recipes.py tests/envs/code \
 	tests/envs/database/test_database.py tests/envs/database/test_database_hostile.py \
 	tests/envs/terminal/test_terminal.py tests/golden tests/testing/test_audit_code.py tests/graders/test_code.py \
-	tests/tools -k "not (test_every_id or test_golden or test_pages or test_recipes) or code: or db: or terminal: \
+	tests/tools/test_calls.py tests/tools/test_python_code_tool.py tests/tools/test_shell_tool.py \
+	tests/tools/test_tool_env_wrapper.py -k "not (test_every_id or test_golden or test_pages or test_recipes) or code: or db: or terminal: \
 	or guides/code or guides/database or guides/programs or guides/sandbox or guides/terminal or guides/worlds \
 	or show[build]"
 
