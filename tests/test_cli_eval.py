@@ -170,7 +170,7 @@ def test_a_function_of_a_file_is_a_tool_and_the_evaluation_goes_on_with_its_cont
     (tmp_path / "own.py").write_text("def double(n): return 2 * n")
     capsys.readouterr()
     assert run(EASY, "--tools", f"{tmp_path}/own.py:double", *flags[:4]) == cli.MISUSED
-    assert "put @gem.tools.tool above a tool" in capsys.readouterr().err
+    assert "one with @gem.tools.tool above it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "completions"])

@@ -258,7 +258,7 @@ def test_a_wrapper_that_cannot_be_had_is_told_when_the_server_starts(serving, tm
     for name, told in {
         "w.py:Broken": r"wrapper w\.py:Broken cannot be put around served:Obeying: OSError: no such table",
         "w.py:nothing": r"w\.py:nothing cannot be put around served:Obeying: .* made None, which",
-        "w.py:untyped": "annotate a function that returns a wrapped environment with `-> Env`",
+        "w.py:untyped": "returns a wrapped environment and says so",
         "w.py:Plane": "there is no 'Plane' in it. Did you mean 'Plain'",
         "away.py:Plain": "away.py",
         "no_such:Plain": "no module 'no_such'",
