@@ -462,7 +462,7 @@ def _copy_out(env: Env, state: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, NotImplementedError, RecursionError, AttributeError) as error:
         raise CannotFork(_name_uncopied(env, state, error)) from error
     for each in _find_uncopied(originals, memo):
-        if type(each) in _PROXIES or _leads_to(each, memo):
+        if type(each) in _PROXIES or leads_to(each, memo):
             _refuse_reference(env, state, each)
     for kind in {kind for kind in map(type, originals) if issubclass(kind, EnvWrapper)}:
         for each in originals:
@@ -500,16 +500,24 @@ _NEAREST = 1000
 """The most objects that are looked at: a client or a tokenizer in a closure may lead to very many."""
 
 
-def _leads_to(start: Any, goals: Container[int], without: Any = None) -> bool:
-    """Return whether `start` refers to an object with one of these ids, among the nearest objects."""
+def leads_to(start: Any, goals: Container[int], without: Any = None, most: int = _NEAREST) -> bool | None:
+    """Return whether `start` refers to an object with one of these ids, directly or by others than `without`.
+
+    The nearest are looked at first. Returns None where more than `most` objects would have to be.
+    """
+    found: bool | None = False
     queue, visited = [start], {id(without)}
     for each in queue:
         if id(each) in goals:
             return True
-        if id(each) not in visited and len(queue) < _NEAREST:
-            visited.add(id(each))
-            queue += _references(each)[:_NEAREST]
-    return False
+        if id(each) in visited:
+            continue
+        if len(queue) >= most:
+            found = None
+            continue
+        visited.add(id(each))
+        queue += _references(each)[:most]
+    return found
 
 
 def _references(value: Any) -> list[Any]:
@@ -525,7 +533,7 @@ def _references(value: Any) -> list[Any]:
 def _refuse_reference(env: Env, state: Mapping[str, Any], reference: Any) -> NoReturn:
     """Refuse a copy in which `reference` would act on the original."""
     kind = type(reference)
-    names = (name for name, value in state.items() if _leads_to(value, {id(reference)}, env))
+    names = (name for name, value in state.items() if leads_to(value, {id(reference)}, env))
     what = "the wrapper" if issubclass(kind, EnvWrapper) else "a"
     called = "" if kind in _PROXIES else getattr(reference, "__qualname__", "")
     raise CannotFork(

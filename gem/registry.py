@@ -8,7 +8,6 @@ own ids through the entry point group ``gem.envs``.
 
 from __future__ import annotations
 
-import gc
 import os
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, MutableMapping
@@ -17,11 +16,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from os import PathLike
-from types import FunctionType, ModuleType
 from typing import Any, TypeAlias, cast, get_type_hints
 
 from gem import seeding
-from gem.core import Env, EnvWrapper
+from gem.core import Env, EnvWrapper, leads_to
 from gem.errors import BadArgument, DuplicateEnv, MissingExtra, UnknownEnv, did_you_mean, text_of_error
 from gem.naming import (
     entry_point_of,
@@ -783,25 +781,12 @@ _SEARCHED = 100_000
 def _holds(made: object, env: Env) -> bool:
     """Return whether an environment is another one, or has it in anything that it holds, as a list.
 
-    The arguments that it remembers do not count: any class would hold what it was called with.
+    The arguments that it remembers do not count: any class would hold what it was called with. Where there is
+    too much to look at, it is believed.
     """
     if made is env or not isinstance(made, Env):
         return made is env
-    objects: list[object] = [made]
-    numbers = {id(made), id(made._init)}
-    for each in objects:  # which grows, so that what is near is found first
-        if len(objects) > _SEARCHED:
-            return True  # nobody knows
-        if isinstance(each, type | ModuleType):
-            continue
-        with_parts = (each.__closure__, each.__defaults__) if isinstance(each, FunctionType) else (each,)
-        for part in gc.get_referents(*with_parts):
-            if part is env:
-                return True
-            if id(part) not in numbers:
-                numbers.add(id(part))
-                objects.append(part)
-    return False
+    return leads_to(made, {id(env)}, without=made._init, most=_SEARCHED) is not False
 
 
 def claims_of(maker: Maker) -> EnvSpec:
