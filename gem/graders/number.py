@@ -85,6 +85,11 @@ _OTHER_THAN = re.compile(  # a number behind these is not the one that is meant
     r"(?: (?:exactly|just))?[\s$(*:\\]*\Z",
     re.IGNORECASE,
 )
+_CONTRASTED = re.compile(  # nor is one behind these: "18, not 17", "18 instead of 17"
+    r"(?:\b(?:rather than|instead of|as opposed to)|\d[^.;:=\n\d]{0,30}(?:,| and| but|[(–—])\s?not)"
+    r"[\s$€£(*\\]{1,4}\Z",
+    re.IGNORECASE,
+)
 _LINKS = re.compile(r"(?:[\s({*\\]|\b(?:be|equal|to|exactly|just|the|an?)(?=\W))*\Z")
 _NOT_OF_IT = re.compile(  # "18 is not sold"
     r"\W{0,3}(?:\w{1,14} )?is(?: not|n['’]t) (?!(?:the|an?|correct|right|true|it|possible|valid)\b)[a-z]"
@@ -213,6 +218,10 @@ def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction
     """
     plain = _write_plainly(strip_styles(drop_invisible(text[:LONGEST]), " "), unit.casefold())
     read = [(number, match) for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
+    starts = [match.start() for _, match in read]
+    contrasted = [_CONTRASTED.search(plain, max(0, start - 60), start) for start in starts]
+    meant = [each for each, found in zip(read, contrasted, strict=True) if found is None]
+    read = meant or read
     numbers: list[Fraction | None] = [number for number, _ in read]
     if read and _is_part(plain, read[-1][1], question):
         numbers[-1] = None

@@ -69,6 +69,11 @@ _VERBS = ("is", "becomes", "equals")
 _SENTENCE_END = re.compile(
     r"[.!?;。！？](?=\s|\Z|[*_])|,? (?:because|since|which|as (?:it|this))\b| [—–] | \((?:as|see|since)\b"
 )
+_CONTRAST = re.compile(
+    r"(?:,? (?:rather than|instead of|as opposed to)"
+    r"|, (?:and |but )?not(?! (?:sure|certain|really|quite|exactly|only|just|yet)\b)) [^.,;:\n]{1,60}[.!]*\Z",
+    re.IGNORECASE,
+)
 _TAIL = re.compile(r"\s?(?:です|である|입니다|이다)[。.]?\Z")
 _BREAK = r"(?:\A|(?<!\b[A-Za-z])[.!?;—–]|\n)[\s*_]*+"
 _TAKEN_BACK = re.compile(  # not "A. No, ..." and "C: this is wrong", which explain other choices
@@ -205,6 +210,11 @@ def drop_emphasis(text: str) -> str:
     return text.strip(" \t*`")
 
 
+def drop_contrast(text: str) -> str:
+    """Return a text without what it says at its end that the answer is not: Oslo, not Bergen."""
+    return _CONTRAST.sub("", text)
+
+
 def is_taken_back(behind: str) -> bool:
     """Return whether a text behind an answer takes it back, corrects it or names another."""
     behind = behind[:PIECE]
@@ -279,7 +289,7 @@ def _announces(text: str, match: re.Match[str]) -> bool:
 
 def _read_closing(line: str) -> str | None:
     """Return what a line concludes without the word answer."""
-    line = drop_emphasis(line[-PIECE:])
+    line = drop_contrast(drop_emphasis(line[-PIECE:]))
     last = _SENTENCE_END.split(line.rstrip(".!"))[-1].strip()
     whole = _STOP.split(line.rstrip(".!"))[-1]
     for text in (last, line):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from gem.errors import BadArgument, check_argument
 from gem.graders.base import BOXED, DataGrader, Score
 from gem.graders.mathematics import number_words
-from gem.graders.stated import PIECE, PREDICATE, Reply, drop_label, read_reply
+from gem.graders.stated import PIECE, PREDICATE, Reply, drop_contrast, drop_label, read_reply
 from gem.parsing import APART_SIGN, boxed, drop_invisible, strip_markup, strip_styles
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -140,7 +140,8 @@ def read_answers(reply: Reply) -> list[str]:
         hedged = _HEDGED.search(f"-{statement.text}\n{statement.behind[:PIECE]}")
         if not hedged and not _begins_with_item(statement.behind):
             stated = [text for each in statement.readings() for text in (each, strip_markup(each))]
-    return list(dict.fromkeys((reply.text, strip_styles(reply.text), *stated)))
+    texts = (reply.text, strip_styles(reply.text), *stated)
+    return list(dict.fromkeys((*texts, *(drop_contrast(text[-PIECE:]) for text in texts))))
 
 
 def _begins_with_item(behind: str) -> bool:

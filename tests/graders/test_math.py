@@ -207,6 +207,27 @@ Hmm, is this right? Yes, it is right.
 """.strip().splitlines()
 
 
+@pytest.mark.parametrize(
+    ("reply", "gold"),
+    [
+        *(
+            (f"{words} 18.", "18")
+            for words in ("It's", "That's", "So it’s", "We'd have", "I get", "Then we get")
+        ),
+        ("It's 18, not 17.", "18"),
+        ("I = 18", "18"),
+    ],
+)
+def test_a_short_sentence_says_its_value(reply, gold):
+    assert check_correct(reply, gold)
+    assert not check_correct(reply, "17")
+
+
+@pytest.mark.parametrize("reply", ["It's not 18.", "It's 17, not 18.", "I don't get 18."])
+def test_a_short_sentence_does_not_say_what_it_denies(reply):
+    assert not check_correct(reply, "18")
+
+
 @pytest.mark.parametrize("reply", ["The answer is 2. {}", "So \\boxed{{2}}. {}", "Work.\n#### 2\n{}"])
 def test_a_correction_behind_the_answer_counts(reply):
     verdicts = {

@@ -88,6 +88,12 @@ MINUS_THREE = (
         ("The answer is found by adding 15 and 3. This gives 18.", 18),
         ("The answer is 2. No wait, it is 18.", 18),
         ("Final answer: 18\n\nLet me know if step 2 is unclear!", 18),
+        *(
+            (f"It's 18{words}.", 18)
+            for words in ("", ", not 17", " apples, not 17", " and not 17", " (not 17)")
+        ),
+        *((f"The total is 18 {words} 17.", 18) for words in ("rather than", "instead of", "as opposed to")),
+        ("Instead of 17 it is 18.", 18),
     ],
 )
 def test_the_same_number_is_right_however_it_is_written(answer, gold):

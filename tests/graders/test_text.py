@@ -379,6 +379,12 @@ def test_answers_are_read_in_the_forms_of_squad_triviaqa_and_as_truth_values(gol
             (text, "yes", False)
             for text in ("No, because it is red.", "Yes and no.", "It is.\nYes, because I say so.")
         ),
+        *(
+            (text, "Oslo", True)
+            for text in ("Oslo, not Bergen.", "It's Oslo, and not Bergen.", "It is Oslo rather than Bergen.")
+        ),
+        *((text, "Oslo", False) for text in ("Bergen, not Oslo.", "Oslo, not sure.", "Not Oslo, not Bergen")),
+        ("The Good, not the Bad", "The Good, not the Bad", True),
         ("\\boxed{Bergen} The answer is Oslo.", "Oslo", False),
     ],
 )

@@ -178,7 +178,9 @@ def _is_sentence(line: str) -> bool:
         return True
     words = len(re.findall(r"(?<![\\\w])[^\W\d_]{2,}", line[:PIECE]))
     computed = ("=" in line and _COMPUTING.match(line)) or len(_sentences(line)) > 1 or _CHAINED.search(line)
-    spoken = words > 2 or (words and _VERB.search(line)) or (words == 2 and "=" in line)
+    spoken = (
+        words > 2 or (words and _VERB.search(line)) or (words == 2 and "=" in line) or _SUBJECT.match(line)
+    )
     return bool(
         (words and computed)
         or (words > 5 and line.endswith((".", "!")))
@@ -187,6 +189,11 @@ def _is_sentence(line: str) -> bool:
     )
 
 
+_SUBJECT = re.compile(
+    r"(?:\w+,? )?(?:(?:it|that|there|here|he|she|they|we|you|i)['’](?:s|d|ll|m|re|ve)|(?:i|we) [a-z]{2,})\b",
+    re.IGNORECASE,
+)
+"""What makes a line of few words a sentence: It's, I get."""
 _CHAINED = re.compile(
     r"[,;.]\s(?:and )?(?:so|hence|thus|therefore)\s"
     r"|\$,? (?:times|plus|minus|multiplied by|divided by) \$[^$]{1,80}\$: \$[^$]+\$\.?$"
