@@ -72,10 +72,11 @@ test-slow: setup ## the slow tests: every foreign world, every hostile program, 
 test-all: setup ## the fast and the system tests on every Python from 3.11 to 3.13 that is found
 	$(PY) scripts/test_all.py
 
-test-sandbox: setup ## the tests of the sandbox, and those that run programs, on each backend of it that is here
+# The other tests have run on the backend that is used by default.
+test-sandbox: setup ## the tests of the sandbox, and those that run programs on each other backend of it that is here
 	$(PY) -m pytest -q -m "not slow" --numprocesses $(WORKERS) --dist worksteal tests/sandbox  # name backends themselves
-	@set -e; for backend in userns bwrap-slots landlock; do \
-		if ! $(PY) -m gem sandbox --backend $$backend; then continue; fi; \
+	@set -e; default=$$($(PY) -m gem sandbox | sed -n '1s/:.*//p'); for backend in userns bwrap-slots landlock; do \
+		if [ $$backend = "$$default" ] || ! $(PY) -m gem sandbox --backend $$backend; then continue; fi; \
 		GEM_SANDBOX=$$backend $(PY) -m pytest -q -m "not slow" --numprocesses $(WORKERS) --dist worksteal $(SANDBOXED); done
 
 test-no-sandbox: setup ## the fast tests as where no backend of the sandbox works, as on a Mac

@@ -609,6 +609,9 @@ class Episode:
         """Return the undiscounted sum of a seat's rewards; NaN without verdict.
 
         Without `seat`: the mean over the seats.
+
+        Raises:
+            BadArgument: for a seat that an episode does not have.
         """
         return self.earned(seat) if self.scored else math.nan
 
@@ -617,6 +620,8 @@ class Episode:
         if seat is None and self.ends:
             return _sum([self.earned(each) for each in self.ends]) / len(self.ends)
         seat = self._find_seat(seat or SEAT)
+        if self.ends and seat not in self.ends:
+            raise BadArgument(f"the episode has no seat {seat!r}; its seats are: {', '.join(self.ends)}.")
         unearned = self.ends[seat].unearned if seat in self.ends else 0.0
         return _sum([unearned, *(turn.reward or 0.0 for turn in self.turns if turn.seat == seat)])
 

@@ -16,7 +16,7 @@ from gem.train.config.toml_file import read_config
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "examples/configs").glob("*.toml"))
-OF_A_STUDY = {"out", "store", "watch"}
+OF_A_STUDY = {"out", "store", "watch", "dtype"}
 """Settings that a study has its own values for."""
 
 

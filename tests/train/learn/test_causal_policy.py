@@ -72,6 +72,7 @@ def small(folder, out, **how):
             "eval_episodes": 10,
             "save_every": 1,
             "max_turns": 2,
+            "max_tokens": 24,
             "dtype": "float32",
             **how,
         },
