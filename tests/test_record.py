@@ -40,11 +40,13 @@ def test_the_return_is_the_sum_of_a_seats_rewards():
     played = episode(*paid(0.1, 0.2, 0.3))
     assert played.reward() == pytest.approx(0.6)
     played.turns.append(Turn("dealer", "o", "a", reward=5.0))
-    assert (played.reward(SEAT), played.reward("dealer"), played.reward("nobody")) == (
-        pytest.approx(0.6),
-        5.0,
-        0.0,
-    )
+    assert played.reward(SEAT) == pytest.approx(0.6)
+
+
+def test_a_seat_that_an_episode_does_not_have_earns_no_zero():
+    game = episode(*paid(1.0, seat="x"), *paid(0.5, seat="o"))
+    with pytest.raises(BadArgument, match="no seat 'nobody'; its seats are: x, o"):
+        game.reward("nobody")
 
 
 def test_the_return_of_a_game_is_the_mean_over_its_seats():
