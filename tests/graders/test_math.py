@@ -459,8 +459,8 @@ for piece in PIECES.split("|"):
     for text in (run + "x", run + ",1", "**a**" + run + "x", "0." + run):
         decide("x+1", text), final_answer(text), exact_match(text, "1st"), submission(text)
         decide("A: 1, B: 2", text, "Its speed in m/s?"), decide("5", text)
-    for length in (250_000, 500_000, 1_000_000):
-        decide("5", piece * (length // len(piece))), asked_unit(piece * (length // len(piece)))
+    long = piece * (1_000_000 // len(piece))
+    decide("5", long), asked_unit(long)
 """
     done = subprocess.run(
         [sys.executable, "-c", code],

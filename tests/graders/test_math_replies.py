@@ -114,7 +114,7 @@ PIECES = [*(piece.replace("_", " ") for piece in PIECES_LIST.split()), "\n", "\n
 
 @pytest.mark.system
 def test_reading_is_linear_in_the_length_whatever_the_shape():
-    """Lengths double up to 1 MB in a child with a limit of processor time that quadratic patterns exceed."""
+    """Replies of 1 MB are read in a child with a limit of processor time that quadratic patterns exceed."""
     resource = pytest.importorskip("resource")
     code = (
         f"pieces = {PIECES!r}"
@@ -122,10 +122,9 @@ def test_reading_is_linear_in_the_length_whatever_the_shape():
 from gem.graders.math import MathGrader
 grader = MathGrader()
 for piece in pieces:
-    for length in (250_000, 500_000, 1_000_000):
-        run = piece * (length // len(piece))
-        for reply in ("So " + run + " 5.", run + r" \boxed{5} x", r"The answer is 5. \boxed{5} " + run):
-            grader(reply, "72")
+    run = piece * (1_000_000 // len(piece))
+    for reply in ("So " + run + " 5.", run + r" \boxed{5} x", r"The answer is 5. \boxed{5} " + run):
+        grader(reply, "72")
 """
     )
     done = subprocess.run(
