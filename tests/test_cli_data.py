@@ -254,6 +254,17 @@ def test_regrade_replaces_verdicts_alone(capsys, tmp_path):
     assert {row["after"] for row in rows} == {False}
 
 
+def test_regrade_skips_damaged_lines(capsys, tmp_path):
+    assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "run") == 0
+    store = tmp_path / "run/episodes.jsonl"
+    lines = store.read_bytes().splitlines(keepends=True)
+    lines[-2] = lines[-2].replace(b'"', b"'")
+    store.write_bytes(b"".join(lines))
+    capsys.readouterr()
+    assert run("regrade", "run", "--grader", "number") == 0
+    assert "1 damaged line was skipped." in capsys.readouterr().err
+
+
 def test_regrade_counts_episodes_and_not_their_attempts(capsys, tmp_path):
     picky = "def picky(answer, reference):\n    if int(reference) > 3:\n        raise ValueError('no key')\n"
     (tmp_path / "g.py").write_text(picky + "    return 1.0\n")

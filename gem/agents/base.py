@@ -71,6 +71,9 @@ class BaseAgent(Closing):
     policy_version: int | None = None
     """The version of the current weights; None where versions are not counted."""
 
+    weights: str = ""
+    """A digest of the weights of a model from a folder or by name, until others are published."""
+
     _waiting: Waiting | None = None
     _loop: LoopThread | None = None
 

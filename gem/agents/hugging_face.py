@@ -126,6 +126,8 @@ class HuggingFaceAgent(BaseAgent):
         """See BaseAgent.info."""
         name = name_of(getattr(self.model.config, "name_or_path", "")) or type(self.model).__name__
         settings = {"temperature": self.temperature, "max_tokens": self.max_tokens, **self._shape.settings}
+        if self.weights:
+            settings["weights"] = self.weights
         return AgentInfo(type(self).__name__, name, settings, self.renderer.vocab_hash)
 
     def temper(self, temperature: float) -> None:
@@ -140,6 +142,7 @@ class HuggingFaceAgent(BaseAgent):
         """
         if weights is not None:
             self.model.load_state_dict(weights.state_dict() if isinstance(weights, nn.Module) else weights)
+        self.weights = ""
         self._forward.clear()
         if self._cached is not None:
             self._cached.clear()

@@ -278,9 +278,12 @@ def make_local_agent(model: str, settings: AgentSettings) -> Agent:
     """
     loaded, tokenizer = models.load_causal(model, device=settings.device)
     from gem.agents.hugging_face import HuggingFaceAgent
+    from gem.agents.sampling import digest_weights
     from gem.tokens.chat_template import ChatTemplateRenderer
 
     limit = LOCAL_TOKENS if settings.max_tokens is None else settings.max_tokens
     temperature = 1.0 if settings.temperature == "none" else settings.temperature
     renderer = ChatTemplateRenderer(tokenizer)
-    return HuggingFaceAgent(loaded, renderer, temperature, limit, tools=settings.tool_calls or None)
+    agent = HuggingFaceAgent(loaded, renderer, temperature, limit, tools=settings.tool_calls or None)
+    agent.weights = digest_weights(loaded)
+    return agent

@@ -7,6 +7,7 @@ a generator's state. So a reply does not depend on the rest of the batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -151,3 +152,14 @@ def no_distribution() -> BadArgument:
         "a row of logits is no distribution (NaN, +inf or only -inf); the model has diverged: "
         "go back to a checkpoint."
     )
+
+
+def digest_weights(model: torch.nn.Module) -> str:
+    """Return a digest of a model's weights, of at most 65,536 values of each: training changes them all."""
+    digest = blake2b(digest_size=8)
+    for name, weight in model.state_dict().items():
+        values = weight.detach().flatten()
+        values = values[:: len(values) // 65_536 + 1].cpu().contiguous()
+        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        digest.update(values.view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -266,13 +266,16 @@ class TinyAgent(BaseAgent):
     @property
     def info(self) -> AgentInfo:
         """See BaseAgent.info."""
-        settings = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        settings: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        if self.weights:
+            settings["weights"] = self.weights
         return AgentInfo(type(self).__name__, "tiny", settings, self.renderer.vocab_hash)
 
     def publish(self, version: int, weights: Any = None) -> None:
         """Set the policy version of all later replies, and load `weights` (a state dict) if given."""
         if weights is not None:
             self.model.load_state_dict(weights)
+        self.weights = ""
         self.reset_cache()
         self.policy_version = version
 

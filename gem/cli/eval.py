@@ -133,7 +133,8 @@ class Output:
     interval), "success[ENV]>=0.8", "success[*]>=0.5" (every environment). Metrics: success, return, turns,
     coverage, tokens, cost, pass@K, pass^K. May be given several times."""
     min_coverage: MaybeFloat = None
-    """Give no headline if a smaller share of the episodes has a verdict, as 0.95."""
+    """Give no headline if a smaller share of the episodes has a verdict, as 0.95; without it a gate needs
+    95%."""
     by: Annotated[Words, arg(metavar="COLUMN[,COLUMN...]", help_behavior_hint="")] = ()
     """Show the figures for each value of a column of the data too, as category or metadata.level."""
     normalise: bool = False
@@ -437,7 +438,7 @@ def _suite(given: Arguments) -> Suite:
         tuple(Entry(**each, **usual) for each in played),
         settings=AgentSettings(**{k: v for k, v in settings.items() if v is not None}),
         seed=seed or 0,
-        min_coverage=given.output.min_coverage or 0.0,
+        min_coverage=given.output.min_coverage,
         stop_at_width=given.limits.stop_at_width,
     )
 

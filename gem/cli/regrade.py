@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from gem.files import explain_errors, refuse_other
 from gem.graders.code import CodeGrader
 from gem.graders.functions import FunctionGrader, ping_judges
 from gem.graders.named import GRADER_HELP, make_grader
+from gem.record import Episode
 from gem.sandbox.choice import require_sandbox
 
 
@@ -43,7 +45,7 @@ def regrade(
     from gem.graders.cache import CachedGrader
     from gem.naming import fix_name
     from gem.rollout.regrade import regrade as regraded
-    from gem.rollout.store import EpisodeStore, find_store
+    from gem.rollout.store import UNREADABLE, EpisodeStore, find_store
 
     if out is not None and out.is_file():  # a pipe or a device is only written to
         refuse_other(out, b'{"episode":')
@@ -60,8 +62,17 @@ def regrade(
             judge = stack.enter_context(CachedGrader(judge, cache, name=key))
         episodes = stack.enter_context(EpisodeStore(find_store(store), read_only=True, trust=trust))
         latest = episodes.latest()
-        verdicts = list(regraded((episodes[entry.number] for entry in latest), judge))
-        left_out = len(latest) - len(verdicts)
+        torn: list[int] = []
+
+        def read() -> Iterator[Episode]:
+            for entry in latest:
+                try:
+                    yield episodes[entry.number]
+                except UNREADABLE:
+                    torn.append(entry.number)
+
+        verdicts = list(regraded(read(), judge))
+        left_out = len(latest) - len(torn) - len(verdicts)
     if out is not None:
         with explain_errors(out):
             out.write_text("".join(json.dumps(asdict(row)) + "\n" for row in verdicts), encoding="ascii")
@@ -81,6 +92,8 @@ def regrade(
     for row in [row for row in verdicts if row.changed][:10]:
         verdict = "right" if row.after else "wrong"
         print(printable(f"{row.episode} is {verdict} now ({row.why}): {row.answer[-200:]}"))
+    if torn:
+        print(f"{len(torn)} damaged line{'s were' if len(torn) > 1 else ' was'} skipped.", file=sys.stderr)
     if left_out:
         print(f"{left_out} episodes without a verdict or an answer were left out.")
     return code

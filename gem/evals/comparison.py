@@ -22,6 +22,7 @@ from gem.evals.outcomes import (
     share_names,
 )
 from gem.evals.results import EnvResult, bounds
+from gem.evals.scorecard import MIN_COVERAGE
 from gem.rollout.store import EpisodeStore, find_store
 from gem.statistics import (
     Interval,
@@ -39,9 +40,6 @@ from gem.statistics import (
 )
 from gem.statistics.combining import count_clusters
 from gem.statistics.power import POWER, count_pairs
-
-MIN_COVERAGE = 0.95
-"""Share of pairs of which both values are known that a headline needs."""
 
 ALL = "all"
 """The name of the row over environments."""

@@ -38,7 +38,7 @@ from gem.evals.scorecard import REFERENCES, Scored
 from gem.evals.stopping import Stopping
 from gem.evals.suite import Entry, Suite, load_suite
 from gem.evals.suite_result import SuiteResult, entry_to_json
-from gem.evals.suite_stores import EPISODES_FILE, CountedStore, open_store
+from gem.evals.suite_stores import EPISODES_FILE, Attempts, CountedStore, open_store
 from gem.evals.usage import Budget, Prices, spent_on, together
 from gem.files import read_json
 from gem.graders.functions import ping_judges
@@ -395,10 +395,12 @@ class _SuiteRun:
         self._report_changed_files(earlier)
         self._refuse_other(earlier, players)
         labels = [entry.label for entry in suite.entries]
-        samples = min(entry.samples for entry in suite.entries)
-        categories = {entry.category for entry in suite.entries}
+        samples = {"": min(entry.samples for entry in suite.entries)}
+        for entry in suite.entries:
+            for place in filter(None, (entry.label, entry.category)):
+                samples[place] = min(samples.get(place, entry.samples), entry.samples)
         if options.reward:  # before anything is played
-            find_reward(options.reward, samples > 1)
+            find_reward(options.reward, samples[""] > 1)
         if options.normalise and options.seat is not None:
             raise BadArgument(
                 f"the scale of --normalise is of {' and '.join(REFERENCES)} in every seat, and --seat "
@@ -412,7 +414,7 @@ class _SuiteRun:
             [self._find_tasks(*each) for each in zip(suite.entries, labels, strict=True)]
         )
         groups = dict.fromkeys(name for each in self.tasks for name in each.groups)
-        refuse_unknown(gates, labels, categories, groups, samples, options.prices is not None)
+        refuse_unknown(gates, samples, groups, options.prices is not None)
         if options.ray is not None:
             last.enter_context(Cluster(options.ray))
         self.agents = {label: self._make(agent) for label, agent in players.items()}
@@ -574,10 +576,10 @@ class _SuiteRun:
         if self.options.prices is not None:
             self.options.prices.check(getattr(getattr(each, "info", None), "model", None) for each in agents)
 
-    def _open_store(self, name: str) -> CountedStore | Budget | None:
-        """Return the store of an agent's episodes; without a folder, the budget alone counts them."""
+    def _open_store(self, name: str) -> CountedStore | None:
+        """Return the store of an agent's episodes; None without a folder."""
         if self.out is None:
-            return self.budget
+            return None
         store = open_store(self.last, self.out, name, len(self.agents) == 1)
         store.budget = self.budget
         if self.budget is not None and (damaged := store.count_stored(self.budget)):
@@ -670,9 +672,11 @@ class _SuiteRun:
         several = self.result.several
         self.events.on_play(tasks.label, name if several else "", len(tasks.seeds) * entry.samples)
         if self.budget is not None:
-            self.budget.begin(entry.env)
+            self.budget.begin()
         places: dict[int | None, int] = {seed: at for at, seed in enumerate(tasks.seeds)}
         ended: set[str] = set()
+        kept = self.stores[name]
+        store = Attempts(self.budget) if kept is None else kept
 
         def count(episode: Episode) -> None:
             if (resumed := self.resumed.pop(name, None)) is not None:  # and it accepts this evaluation
@@ -691,7 +695,7 @@ class _SuiteRun:
             concurrency=self.suite.settings.concurrency
             or getattr(agent, "concurrency", None)
             or RunOptions.concurrency,
-            store=self.stores[name],
+            store=store,
             resume=self.out is not None,
             retry_failed=options.retry_failed,
             admit=None if self.budget is None else self.budget.admit,
@@ -713,9 +717,6 @@ class _SuiteRun:
         else:
             with RayRunner(agents, options=replace(_add_stop(play, stop), retries=RETRIES)) as runner:
                 result = measured(runner)
-        store = self.stores[name]
-        if not isinstance(store, CountedStore):
-            return result
         return replace(result, usage=together((result.usage, store.spent_before(ended))))
 
     def _supersede_others(self, store: EpisodeStore) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gem.errors import BadArgument, did_you_mean
@@ -117,26 +117,24 @@ class Checked:
 
 
 def refuse_unknown(
-    gates: Iterable[Gate],
-    labels: Iterable[str],
-    categories: Iterable[str],
-    groups: Iterable[str],
-    samples: int,
-    priced: bool,
+    gates: Iterable[Gate], samples: Mapping[str, int], groups: Iterable[str], priced: bool
 ) -> None:
-    """Raise BadArgument for a gate that an evaluation of these environments cannot check."""
+    """Raise BadArgument for a gate that an evaluation cannot check.
+
+    `samples`: the samples of a task in each environment and each category, the least; under '' in all.
+    """
     groups = [*groups, *(f"{name.partition('=')[0]}=*" for name in groups)]
-    places = ["*", *labels, *filter(None, categories), *groups]
+    places = ["*", *filter(None, samples), *groups]
     for gate in gates:
         if gate.where and gate.where not in places:
             hint = did_you_mean(gate.where, places)
             raise BadArgument(f"gate {gate.text!r} is about {gate.where!r}, which is not played.{hint}")
         if gate.metric.startswith("pass"):
-            k = int(gate.metric[5:])
-            if k > samples or samples < 2:
+            k, there = int(gate.metric[5:]), samples.get(gate.where, samples[""])
+            if k > there or there < 2:
                 raise BadArgument(
                     f"gate {gate.text!r} needs {max(k, 2)} samples of a task or more; there "
-                    f"{'is' if samples == 1 else 'are'} {samples} (-k, --samples)."
+                    f"{'is' if there == 1 else 'are'} {there} (-k, --samples)."
                 )
         if gate.metric == "cost" and not priced:
             raise BadArgument(f"gate {gate.text!r} is about money; pass the prices of tokens: --prices FILE.")
@@ -159,7 +157,7 @@ def _check_gate(gate: Gate, card: Scorecard) -> Checked:
         figures = [
             row.result for row in card.rows if row.entry.label == gate.where and row.result is not None
         ]
-        figures = figures or [each for each in card.categories if each.name == gate.where]
+        figures = figures or [each for each in card.by_category() if each.name == gate.where]
         figures = figures or [
             own
             for result in card.results
@@ -215,6 +213,8 @@ def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | 
     elif gate.metric == "cost":
         figure = card.cost(of.usage)
     else:
+        if isinstance(of, EnvResult) and name in ("return", "turns"):
+            of = replace(of, unclear=0)  # they are known where success is not
         why = of.withheld if isinstance(of, Mean) else card.withheld(of)
         if why:
             return None, why

@@ -11,7 +11,7 @@ from typing import Any
 from gem.errors import NoVerdict, check_argument
 from gem.evals.doubts import count_cut, count_doubts
 from gem.evals.usage import Usage, count_judged, count_uncounted, spent_on, tokens_of
-from gem.record import AgentInfo, Episode, RunInfo, StopReason, Turn
+from gem.record import AgentInfo, Episode, RunInfo, StopReason
 from gem.rollout.store import env_key
 from gem.statistics import (
     Interval,
@@ -265,16 +265,19 @@ def summarise(
             turns=sum(len(each.turns_of(seat)) for each in scored) / len(scored),
         )
 
+    own_turns = [each.turns if seat is None else each.turns_of(seat) for each in scored]
+    paid = [[turn.rewards or {} for turn in turns] for turns in own_turns]
+
     def summarise_part(part: str) -> Interval:
-        earned = [[parts[part] for parts in map(_parts_of, each.turns) if part in parts] for each in scored]
+        earned = [[parts[part] for parts in turns if part in parts] for turns in paid]
         known = [(math.fsum(values), each) for values, each in zip(earned, scored, strict=True) if values]
         return mean_return([value for value, _ in known], [each for _, each in known])
 
-    parts = dict.fromkeys(part for each in scored for turn in each.turns for part in _parts_of(turn))
+    parts = dict.fromkeys(part for turns in paid for each in turns for part in each)
     unclear = len(scored) - len(with_success) if with_success else 0
     unknown = len(episodes) - len(scored) + unplayed + unclear
     doubts, doubtful = count_doubts(episodes)
-    whole = not count_uncounted(spent_on(with_success))
+    spent = [spent_on([each], seat) for each in with_success]
     return EnvResult(
         env=name,
         episodes=len(episodes) + unplayed,
@@ -302,7 +305,7 @@ def summarise(
         cut=count_cut(episodes),
         parts={part: summarise_part(part) for part in parts},
         gaps=_describe_gaps(scored),
-        tokens_per_success=divide([tokens_of(spent_on([each])) for each in with_success]) if whole else None,
+        tokens_per_success=None if any(map(count_uncounted, spent)) else divide([*map(tokens_of, spent)]),
         seconds_per_success=divide([_seconds_of(each) for each in with_success]),
         judged=count_judged(episodes),
         unclear=unclear,
@@ -403,10 +406,6 @@ def _describe_gaps(scored: Sequence[Episode]) -> dict[str, str]:
 def _seconds_of(episode: Episode) -> float:
     """Return the seconds of an episode's agent and environment, without its waiting for others."""
     return math.fsum(episode.timing.get(name, 0.0) for name in ("reset_s", "policy_s", "env_s"))
-
-
-def _parts_of(turn: Turn) -> dict[str, float]:
-    return turn.rewards or {}
 
 
 def _passes(with_success: Sequence[Episode], won: Sequence[float], samples: int) -> dict[str, Interval]:

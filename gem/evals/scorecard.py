@@ -19,6 +19,10 @@ REFERENCES = ("random", "solver")
 """The agents whose returns are 0 and 1 on the normalised scale."""
 
 
+MIN_COVERAGE = 0.95
+"""Share of episodes with a verdict, or of pairs with both values, that a gate and a comparison need."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """An environment of the suite: its figures, or in `missing` the reason why it could not be made.
@@ -149,9 +153,12 @@ class Scorecard:
     @property
     def categories(self) -> list[Mean]:
         """The mean over each category, in the order of the suite; empty if there is only one category."""
-        names = list(dict.fromkeys(row.entry.category for row in self.rows))
-        if len(names) < 2:
-            return []
+        found = self.by_category()
+        return found if len(found) > 1 else []
+
+    def by_category(self) -> list[Mean]:
+        """Return the mean over each category."""
+        names = dict.fromkeys(row.entry.category for row in self.rows)
         return [
             self._mean(name or "other", [row for row in self.rows if row.entry.category == name])
             for name in names

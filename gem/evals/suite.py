@@ -184,7 +184,7 @@ class Suite:
     agents: tuple[str, ...] = ()
     settings: AgentSettings = field(default_factory=AgentSettings)
     seed: int = 0
-    min_coverage: float = 0.0
+    min_coverage: float | None = None
     stop_at_width: float | None = None
     source: Path | None = None
 
@@ -192,7 +192,7 @@ class Suite:
         """Refuse a suite without environments, or with the same one twice."""
         if not self.entries:
             raise BadArgument(f"{self.name or 'the suite'} has no environments; name one or more.")
-        check_argument("min_coverage", self.min_coverage, 0 <= self.min_coverage <= 1, "0 to 1")
+        check_argument("min_coverage", self.min_coverage, 0 <= (self.min_coverage or 0) <= 1, "0 to 1")
         if self.stop_at_width is not None:
             Stopping(width=self.stop_at_width)  # refuses an invalid width
         labels = [entry.label for entry in self.entries]
@@ -284,7 +284,7 @@ def _suite(top: _Table, source: Path | None, changes: dict[str, Any]) -> Suite:
         ),  # of the command line alone
     }
     seed = sampling.get("seed", int, 0)
-    min_coverage = limits.get("min_coverage", float, 0.0)
+    min_coverage = limits.get("min_coverage", float)
     stop_at_width = limits.get("stop_at_width", float)
     one, names = agent.get("name", str), agent.strings("names")
     named = [one, *names] if one is not None else [*names]

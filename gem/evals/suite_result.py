@@ -8,7 +8,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from gem.evals.fairness import unfair
 from gem.evals.gates import Checked, Gate, check
 from gem.evals.reports import escape_cell, format_figures, junit, markdown
 from gem.evals.results import EnvResult
-from gem.evals.scorecard import Mean, Scorecard, Scored
+from gem.evals.scorecard import MIN_COVERAGE, Mean, Scorecard, Scored
 from gem.evals.suite import Entry, Suite
 from gem.evals.usage import Budget, Prices, count_uncounted
 from gem.files import replace_file, replace_nan
@@ -63,7 +63,7 @@ class SuiteResult:
         self.suite, self.out, self.gates = suite, out, gates
         self._place = None if out is None else out.absolute()  # environments may change the working directory
         self.prices, self.budget, self.command = prices, budget, list(command)
-        self.cards = {name: Scorecard(name, suite.min_coverage, prices) for name in agents}
+        self.cards = {name: Scorecard(name, suite.min_coverage or 0.0, prices) for name in agents}
         self.total, self.ended = total, 0
         self.stored = 0  # episodes in the stores, set when it stops early
         self._samples: dict[tuple[str, str, int, int], tuple[Any, ...]] = {}
@@ -88,8 +88,10 @@ class SuiteResult:
 
     @property
     def checked(self) -> list[Checked]:
-        """The results of the gates."""
-        return [each for card in self.cards.values() for each in check(self.gates, card)]
+        """The results of the gates, of figures with `MIN_COVERAGE` where the suite says nothing else."""
+        least = MIN_COVERAGE if self.suite.min_coverage is None else self.suite.min_coverage
+        cards = [replace(card, min_coverage=least) for card in self.cards.values()]
+        return [each for card in cards for each in check(self.gates, card)]
 
     @property
     def passed(self) -> bool:

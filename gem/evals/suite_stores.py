@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gem.errors import StoreError, reason
 from gem.evals.reports import file_name
-from gem.evals.usage import Budget, Usage, spent_on
+from gem.evals.usage import Budget, Usage, spent_on, together
 from gem.record import Episode, Verdict
 from gem.rollout import EpisodeStore
 from gem.rollout.store import UNREADABLE
@@ -55,6 +55,26 @@ class CountedStore(EpisodeStore):
             if entry.id not in ids and entry.verdict == Verdict.NONE and (entry.job, entry.sample) in jobs
         ]
         return spent_on(earlier)
+
+
+class Attempts:
+    """What an evaluation without a folder keeps of its attempts: the usage of those without verdict."""
+
+    def __init__(self, budget: Budget | None) -> None:
+        """Count nothing yet; `budget` counts every attempt too."""
+        self.budget = budget
+        self._spent: dict[str, dict[str, Usage]] = {}  # by the episode's id
+
+    def append(self, episode: Episode) -> None:
+        """Count an attempt."""
+        if self.budget is not None:
+            self.budget.append(episode)
+        if not episode.scored:
+            self._spent[episode.id] = spent_on((episode,))
+
+    def spent_before(self, ids: Collection[str]) -> dict[str, Usage]:
+        """Return the usage of the attempts that are not these."""
+        return together(spent for number, spent in self._spent.items() if number not in ids)
 
 
 def open_store(last: ExitStack, out: Path, name: str, alone: bool) -> CountedStore:

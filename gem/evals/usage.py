@@ -58,8 +58,8 @@ Spent = Mapping[str, Usage]
 """Usage by model."""
 
 
-def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
-    """Return the token usage of episodes, by model.
+def spent_on(episodes: Iterable[Episode], seat: str | None = None) -> dict[str, Usage]:
+    """Return the token usage of episodes, by model; that of one seat's turns, if one is given.
 
     A turn's tokens are the server's count, else the number of ids that the agent kept. Answers that the agent
     discarded, and asked for again, count as far as the server counted them. An agent without a model uses
@@ -68,7 +68,7 @@ def spent_on(episodes: Iterable[Episode]) -> dict[str, Usage]:
     models: dict[str, Usage] = {}
     others: dict[str, Usage] = {}
     for episode in episodes:
-        for turn in episode.turns:
+        for turn in episode.turns if seat is None else episode.turns_of(seat):
             model = model_of(episode.run, turn)
             of, name = (others, _agent_of(episode.run, turn)) if model is None else (models, model)
             of[name] = of.get(name, Usage()) + _usage(turn, model) + _discarded_usage(turn.usage)
@@ -272,9 +272,10 @@ class Budget:
     """A limit on the tokens or dollars of an evaluation; episodes already in its stores count.
 
     An episode starts only if the spent amount, the expected amount of the episodes in flight, and that of the
-    episode itself fit into the budget. The expected amount is the mean over the environment's ended episodes;
-    except for a few at the start, no more episodes are in flight than have ended. Started episodes are played
-    to their end, so the budget may be exceeded by the difference of the last episodes from the mean.
+    episode itself fit into the budget. The expected amount is the mean over the episodes of the same agent in
+    this environment that have ended; except for a few at the start, no more episodes are in flight than have
+    ended. Started episodes are played to their end, so the budget may be exceeded by the difference of the
+    last episodes from the mean.
     """
 
     def __init__(
@@ -291,26 +292,24 @@ class Budget:
             raise BadArgument("budget_usd needs prices: a file of dollars per million tokens, by model.")
         self.tokens, self.usd, self.prices = tokens, usd, prices
         self.spent: dict[str, Usage] = {}
-        self._env = ""
-        self._ended: dict[str, int] = {}  # episodes, by environment
-        self._taken: dict[str, dict[str, Usage]] = {}  # their usage
+        self.begin()
 
-    def begin(self, env: str) -> None:
-        """Record that the next episodes are of this environment, by its id."""
-        self._env = env
+    def begin(self) -> None:
+        """Record that the next episodes are of another agent or environment, so that nothing is expected."""
+        self._ended, self._taken = 0, dict[str, Usage]()
 
     def append(self, episode: Episode) -> None:
         """Count a played episode, with or without verdict."""
-        own, env = spent_on((episode,)), episode.spec
+        own = spent_on((episode,))
         self.spent = together((self.spent, own))
-        self._taken[env] = together((self._taken.get(env, {}), own))
-        self._ended[env] = self._ended.get(env, 0) + 1
+        self._taken = together((self._taken, own))
+        self._ended += 1
 
     def admit(self, in_flight: int) -> bool:
         """Return whether another episode may start while `in_flight` are running."""
-        ended = self._ended.get(self._env, 0)
+        ended = self._ended
         limits = [limit for limit in (self.tokens, self.usd) if limit is not None]
-        spent, taken = self._sum_amounts(self.spent), self._sum_amounts(self._taken.get(self._env, {}))
+        spent, taken = self._sum_amounts(self.spent), self._sum_amounts(self._taken)
         if not ended:
             return in_flight < UNTRIED and all(now < limit for now, limit in zip(spent, limits, strict=True))
         return in_flight < max(UNTRIED, ended) and all(

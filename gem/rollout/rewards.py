@@ -17,7 +17,7 @@ from typing import Any
 from gem.agents.base import LoopThread
 from gem.errors import BadArgument, NoVerdict
 from gem.estimators.algorithms import check_turns
-from gem.naming import find_named
+from gem.naming import find_named, fix_name
 from gem.plugins import call_foreign, check_parameters, declares
 from gem.record import Episode
 from gem.rollout.store import EpisodeStore
@@ -120,6 +120,7 @@ def measure_reward(name: str, episodes: Sequence[Episode], store: Any = None) ->
     Raises:
         BadArgument: see find_reward; and if the environment pays a part of the same name.
     """
+    name = fix_name(name, "reward")  # so that it is measured again when the file has changed
     reward = find_reward(name)
     part = getattr(reward, "__name__", type(reward).__name__)
     scored = [episode for episode in episodes if episode.scored and episode.turns]

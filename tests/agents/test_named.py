@@ -2,6 +2,7 @@ import json
 import re
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,14 +89,18 @@ def test_a_file_may_not_name_an_agent_that_needs_trust(key, text, tape):
 def test_a_local_model_gets_the_settings_of_its_name(given, temperature, tokens, tools, monkeypatch):
     pytest.importorskip("transformers")
     hugging_face = pytest.importorskip("gem.agents.hugging_face")
-    made = []
+    made, agent = [], SimpleNamespace()
     monkeypatch.setattr(
         named.models, "load_causal", lambda model, device: (f"{model} on {device}", "tokenizer")
     )
     monkeypatch.setattr("gem.tokens.chat_template.ChatTemplateRenderer", lambda tokenizer: tokenizer)
-    monkeypatch.setattr(hugging_face, "HuggingFaceAgent", lambda *args, **more: made.append((args, more)))
+    monkeypatch.setattr(
+        hugging_face, "HuggingFaceAgent", lambda *args, **more: made.append((args, more)) or agent
+    )
+    monkeypatch.setattr("gem.agents.sampling.digest_weights", "digest of {}".format)
     named.make_local_agent("little", AgentSettings(device="meta", **given))
     assert made == [(("little on meta", "tokenizer", temperature, tokens), {"tools": tools})]
+    assert agent.weights == "digest of little on meta"
 
 
 @pytest.mark.parametrize("text", ["random", "solver", "hf:x", "openai:m@http://127.0.0.1:1/v1"])

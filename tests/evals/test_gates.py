@@ -105,10 +105,11 @@ def test_an_unknown_metric_place_or_number_of_samples_is_refused_before_anything
         ("pass@1>0", "needs 2 samples"),
         ("cost<1", "--prices"),
     ):
+        samples = dict.fromkeys(("", EASY, "easy"), 1 if "@1" in text else 4)
         with pytest.raises(BadArgument, match=said):
-            refuse_unknown([Gate.parse(text)], [EASY], ["easy"], [], 1 if "@1" in text else 4, False)
+            refuse_unknown([Gate.parse(text)], samples, [], False)
     known = [Gate.parse(text) for text in ("success[easy]>0", f"success[{EASY}]>0", "pass@4>0", "cost<1")]
-    refuse_unknown(known, [EASY], ["easy"], [], 4, True)
+    refuse_unknown(known, dict.fromkeys(("", EASY, "easy"), 4), [], True)
 
 
 def passed(text, of):

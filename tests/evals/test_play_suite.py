@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -10,7 +11,15 @@ from gem import registry
 from gem.agents.base import BaseAgent
 from gem.agents.random import RandomAgent
 from gem.agents.solver import SolverAgent
-from gem.errors import AgentUnavailable, BadArgument, MissingData, NoVerdict, StoreError, UnknownEnv
+from gem.errors import (
+    AgentUnavailable,
+    BadArgument,
+    MissingData,
+    NoVerdict,
+    StoreError,
+    UnknownEnv,
+    WorkerDied,
+)
 from gem.evals import Entry, Suite, SuiteEvents, SuiteOptions, compare, evaluate, play_suite
 from gem.evals.outcomes import read_run
 from gem.evals.power import floors, suites
@@ -309,6 +318,84 @@ def test_a_seat_is_played_against_an_agent_or_its_name():
     assert (together.success, together.reward) == (None, None)
     (note,) = play_suite(game, "solver").notes
     assert note.endswith("to measure one seat, --seat player_0 or --seat player_1")
+
+
+def test_the_tokens_of_a_success_are_those_of_the_seat():
+    class Pays(BaseAgent):
+        def __init__(self, tokens):
+            self.usage = {"prompt_tokens": tokens, "completion_tokens": 1}
+
+        def __call__(self, asks):
+            return [Reply(r"\boxed{check}", usage=self.usage) for _ in asks]
+
+    options = SuiteOptions(seat="player_0", others=Pays(1000))
+    (found,) = play_suite(suite("multi:KuhnPoker-v0"), Pays(9), options).results
+    (alone,) = play_suite(suite("multi:KuhnPoker-v0"), Pays(9), replace(options, others=Pays(0))).results
+    assert found.tokens_per_success == alone.tokens_per_success is not None
+    assert tokens_of(found.usage) > 1000  # of all seats
+
+
+class Sometimes(gem.Env):
+    """Breaks at each step of a seed above 9."""
+
+    def reset(self, seed=None):
+        super().reset(seed=seed)
+        self.task = seed
+        return "Say yes.", {}
+
+    def step(self, action):
+        if self.task >= 10:
+            raise NoVerdict("the grader is gone")
+        return "", 1.0, True, False, {"success": True}
+
+
+def test_a_gate_needs_the_verdicts_of_nearly_all_episodes():
+    def passed(*seeds, **more):
+        found = Suite("", (Entry(Sometimes, only=seeds),), **more)
+        return play_suite(found, Guesses(), SuiteOptions(gates=["success>=0.9"])).passed
+
+    assert passed(*range(4))
+    assert not passed(0, 11, 12, 13)
+    assert passed(0, 11, 12, 13, min_coverage=0.2)
+
+
+def test_a_gate_on_a_category_or_on_samples_is_about_what_it_names():
+    alone = Suite("", (Entry(EASY, episodes=2, category="games"),))
+    assert play_suite(alone, "solver", SuiteOptions(gates=["success[games]>=1"])).passed
+    mixed = Suite("", (Entry(EASY, episodes=2, samples=4), Entry(HARD, episodes=2)))
+    assert play_suite(mixed, "solver", SuiteOptions(gates=[f"pass@4[{EASY}]>=1"])).passed
+    for gate in ("pass@4>=1", f"pass@4[{HARD}]>=1"):
+        with pytest.raises(BadArgument, match="needs 4 samples of a task"):
+            play_suite(mixed, "solver", SuiteOptions(gates=[gate]))
+
+
+class BreaksOnce(gem.Env):
+    """Breaks at its first step of each seed."""
+
+    broken: ClassVar[set[int]] = set()
+
+    def reset(self, seed=None):
+        super().reset(seed=seed)
+        self.task = seed
+        return "Say yes.", {}
+
+    def step(self, action):
+        if self.task not in self.broken:
+            self.broken.add(self.task)
+            raise WorkerDied("a server of its own is gone")
+        return "", 1.0, True, False, {"success": True}
+
+
+def test_the_cost_of_attempts_is_counted_without_a_folder_too(tmp_path):
+    agent = Counted()
+    agent.well = True
+    played = []
+    for out in (None, tmp_path):
+        BreaksOnce.broken.clear()
+        once = Suite("", (Entry(BreaksOnce, only=(1, 2, 3)),))
+        (found,) = play_suite(once, agent, SuiteOptions(out=out)).results
+        played.append((found.scored, tokens_of(found.usage)))
+    assert played == [(3, 60), (3, 60)]
 
 
 def test_an_early_stop_is_that_of_the_seat():

@@ -247,7 +247,6 @@ def played(budget, *turns, times=1):
 
 def test_few_are_begun_until_it_is_known_what_one_takes():
     budget = Budget(tokens=10_000)
-    budget.begin("x:Y")
     assert [budget.admit(flying) for flying in range(UNTRIED + 1)] == [True] * UNTRIED + [False]
     played(budget, turn(90, 10), times=8)
     assert budget.admit(7)
@@ -258,13 +257,12 @@ def test_few_are_begun_until_it_is_known_what_one_takes():
     assert str(budget) == "8,000 of 10,000 tokens"
 
 
-def test_what_another_environment_took_counts_but_says_nothing_of_this_one():
+def test_what_another_agent_or_environment_took_counts_but_says_nothing_of_this_one():
     budget = Budget(tokens=1000)
     played(budget, turn(200, 0), times=4)
-    budget.begin("x:Y")
     assert budget.admit(0)
     assert not budget.admit(1)
-    budget.begin("x:Z")
+    budget.begin()
     assert budget.admit(UNTRIED - 1)
     played(budget, turn(200, 0))
     assert not budget.admit(0)
@@ -272,7 +270,6 @@ def test_what_another_environment_took_counts_but_says_nothing_of_this_one():
 
 def test_money_is_a_budget_too(tmp_path):
     budget = Budget(usd=0.001, prices=prices(tmp_path))
-    budget.begin("x:Y")
     played(budget, turn(100, 10))
     assert budget.admit(3)
     assert not budget.admit(4)

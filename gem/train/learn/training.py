@@ -15,6 +15,7 @@ import torch
 
 from gem.agents.base import BaseAgent
 from gem.agents.named import NAMES, named_agent, suggest_agent
+from gem.agents.sampling import digest_weights
 from gem.errors import BadArgument, StoreError
 from gem.evals.results import bounds
 from gem.graders.functions import ping_judges
@@ -270,6 +271,7 @@ def trained_agent(
     """
     policy = load_policy(path, weights)
     policy.temper(temperature)
+    policy.agent.weights = digest_weights(policy.model)
     return policy.agent
 
 

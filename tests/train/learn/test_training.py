@@ -24,6 +24,7 @@ from runs import (
     weights,
 )
 
+from gem.agents.sampling import digest_weights
 from gem.agents.tiny import TinyAgent, TinyConfig
 from gem.core import Env
 from gem.envs.games.guess_the_number import GuessTheNumber
@@ -382,6 +383,18 @@ def test_a_trained_model_can_be_played(whole):
     episodes = rollout(jobs, agent, limits=Limits(turn_tokens=QUICK.max_tokens))
     games = {(e.final_info["success"], e.final_observation) for e in episodes}
     assert sum(won for won, _ in games) == 4 * summary["greedy"]["success"]["mean"]
+
+
+def test_a_trained_agent_is_told_from_one_with_other_weights(whole):
+    """So an evaluation is not resumed with the weights of after more training in the same folder."""
+    out, _ = whole
+    agent, same, other = (trained_agent(out) for _ in range(3))
+    assert agent.info == same.info
+    with torch.no_grad():
+        next(other.model.parameters()).add_(1e-3)
+    assert digest_weights(other.model) != digest_weights(same.model) == agent.info.sampling["weights"]
+    agent.publish(3)
+    assert "weights" not in agent.info.sampling
 
 
 # -- episodes that broke
