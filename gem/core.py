@@ -505,7 +505,7 @@ def leads_to(start: Any, goals: Container[int], without: Any = None, most: int =
 
     The nearest are looked at first. Returns None where more than `most` objects would have to be.
     """
-    found: bool | None = False
+    whole = True
     queue, visited = [start], {id(without)}
     for each in queue:
         if id(each) in goals:
@@ -513,11 +513,11 @@ def leads_to(start: Any, goals: Container[int], without: Any = None, most: int =
         if id(each) in visited:
             continue
         if len(queue) >= most:
-            found = None
+            whole = False
             continue
         visited.add(id(each))
         queue += _references(each)[:most]
-    return found
+    return False if whole else None
 
 
 def _references(value: Any) -> list[Any]:

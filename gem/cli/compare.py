@@ -17,9 +17,10 @@ from gem.cli.terms import FAILED, MaybePath, MaybeText, table
 from gem.content import printable
 from gem.errors import BadArgument
 from gem.evals import Comparison, Paired, RunOutcomes, compare, read_run
-from gem.evals.comparison import MIN_COVERAGE, name_changes
+from gem.evals.comparison import name_changes
 from gem.evals.outcomes import Metric
 from gem.evals.reports import escape_cell, markdown_table
+from gem.evals.scorecard import MIN_COVERAGE
 from gem.evals.usage import Prices
 from gem.evals.usage import dollars as write_dollars
 from gem.files import read_json

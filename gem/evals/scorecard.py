@@ -153,8 +153,8 @@ class Scorecard:
     @property
     def categories(self) -> list[Mean]:
         """The mean over each category, in the order of the suite; empty if there is only one category."""
-        found = self.by_category()
-        return found if len(found) > 1 else []
+        means = self.by_category()
+        return means if len(means) > 1 else []
 
     def by_category(self) -> list[Mean]:
         """Return the mean over each category."""

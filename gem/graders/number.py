@@ -218,15 +218,17 @@ def find_numbers(text: str, question: str = "", unit: str = "") -> list[Fraction
     """
     plain = _write_plainly(strip_styles(drop_invisible(text[:LONGEST]), " "), unit.casefold())
     read = [(number, match) for match in _NUMBER.finditer(plain) if (number := _value(match[0])) is not None]
-    starts = [match.start() for _, match in read]
-    contrasted = [_CONTRASTED.search(plain, max(0, start - 60), start) for start in starts]
-    meant = [each for each, found in zip(read, contrasted, strict=True) if found is None]
-    read = meant or read
+    read = [each for each in read if not _is_contrasted(plain, each[1].start())] or read
     numbers: list[Fraction | None] = [number for number, _ in read]
     if read and _is_part(plain, read[-1][1], question):
         numbers[-1] = None
     word = None if numbers else number_words.quantity(plain.strip(" .!").casefold()[:100])
     return numbers if word is None else [word]
+
+
+def _is_contrasted(text: str, start: int) -> bool:
+    """Return whether a number is named as the one that is not meant."""
+    return _CONTRASTED.search(text, max(0, start - 60), start) is not None
 
 
 def _is_part(text: str, match: re.Match[str], question: str) -> bool:
