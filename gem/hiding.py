@@ -12,7 +12,7 @@ HIDDEN = "***"
 LEAST = 8
 """Characters of the shortest text that is taken for a secret; shorter ones are in too many words."""
 
-_USER = re.compile(r"(?<=://)[^/?#\s]*@")
+_USER = re.compile(r"(?<=//)[^/?#\s]*@")  # a colon may be missing, where an address is refused
 _QUERY = re.compile(r"(://[^?\s]*\??)(\S*)")  # matches without a query too, so that no text is read twice
 _SECRET = re.compile(r"key|token|secret|password|authorization|auth$|signature|^(sig|code)$", re.IGNORECASE)
 

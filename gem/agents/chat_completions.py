@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from gem.agents.wire import (
     as_object,
     choice_of,
     data_url,
+    join_pieces,
     log_probabilities,
     made_id,
     read_usage,
@@ -74,7 +76,7 @@ class ChatCompletions:
         choice = choice_of(data)
         if isinstance(choice, Said):
             return choice
-        message = as_object(choice.get("message"))
+        message = as_object(choice.get("message") or ({} if _end(choice) else None))
         pieces = _pieces(message)
         ids = token_ids(choice.get("token_ids"))
         logprobs = choice.get("logprobs")
@@ -204,13 +206,14 @@ class _Chunks(Chunks):
             self._call({"index": "function_call"}, as_object(delta["function_call"]))
 
     def _call(self, delta: Mapping[str, Any], function: Mapping[str, Any]) -> None:
-        """Add to the call with the same index, unless the id is a new one."""
+        """Add to the call with the same index, unless the id or, without ids, the name begins a new one."""
         call_id, index = delta.get("id"), delta.get("index")
         if isinstance(index, list | dict):
             raise NoResponse("an index of another type")
         newest = self._calls[-1] if self._calls else None
         last = newest if index is None else self._latest.get(index)
-        if last is None or (call_id and last.id and call_id != last.id):
+        known = bool(call_id and last and last.id)
+        if last is None or (call_id != last.id if known else last.is_followed_by(function)):
             last = self._latest[index] = _Call()
             self._calls.append(last)
         last.id = last.id or call_id
@@ -228,7 +231,7 @@ class _Chunks(Chunks):
     def body(self) -> dict[str, Any]:
         if "message" not in self._choice:
             return self._body
-        message: dict[str, Any] = {key: "".join(pieces) for key, pieces in self._text.items()}
+        message: dict[str, Any] = {key: join_pieces(each) for key, each in self._text.items()}
         if self._parts:
             text = message.get("content")
             message["content"] = [*([text] if text else []), *self._parts]
@@ -242,6 +245,13 @@ class _Chunks(Chunks):
         }
 
 
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
 class _Call:
     """A call whose arguments come in pieces."""
 
@@ -251,6 +261,13 @@ class _Call:
         self.arguments: list[str] = []
         self.whole: Any = None
 
+    def is_followed_by(self, function: Mapping[str, Any]) -> bool:
+        """Return whether a piece is of another call: of another name, or with arguments behind whole ones."""
+        name = function.get("name")
+        if not name or not self.name:
+            return False
+        return bool(name != self.name or (function.get("arguments") and _is_json("".join(self.arguments))))
+
     def whole_call(self) -> dict[str, Any]:
-        arguments = "".join(self.arguments) or self.whole
+        arguments = join_pieces(self.arguments) or self.whole
         return {"id": self.id, "function": {"name": self.name, "arguments": arguments}}

@@ -13,6 +13,7 @@ from gem.agents.wire import (
     Settings,
     adapt_messages,
     choice_of,
+    join_pieces,
     log_probabilities,
     read_usage,
     small_strings,
@@ -116,14 +117,25 @@ class _Chunks(Chunks):
     def __init__(self) -> None:
         super().__init__()
         self._text: list[str] = []
+        self._lists: dict[str, list[Any]] = {}
 
     def take_choice(self, choice: Mapping[str, Any]) -> None:
         if (text := text_in(choice.get("text"))) is not None:
             self._text.append(text)
+        logprobs = choice.get("logprobs")
+        if isinstance(logprobs, Mapping):
+            self._extend("token_logprobs", logprobs.get("token_logprobs"))
+        for name in ("token_ids", "prompt_token_ids"):
+            self._extend(name, choice.get(name))
         self._choice.setdefault("finish_reason", None)
+
+    def _extend(self, name: str, values: Any) -> None:
+        if isinstance(values, list):
+            self._lists.setdefault(name, []).extend(values)
 
     def body(self) -> dict[str, Any]:
         if not self._choice:
             return self._body
-        text = "".join(self._text) if self._text else None
-        return self._body | {"choices": [self._choice | {"text": text}]}
+        text = join_pieces(self._text) if self._text else None
+        choice = self._choice | {"text": text, "logprobs": self._lists} | self._lists
+        return self._body | {"choices": [choice]}

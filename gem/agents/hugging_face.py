@@ -396,7 +396,8 @@ class _Writing:
 
     def __init__(self, ask: Ask, prompt: tuple[int, ...], limit: int, stop: tuple[str, ...]) -> None:
         self.ask, self.prompt, self.limit = ask, prompt, limit
-        self.stop = (*stop, *filter(None, (ask.sampling or {}).get("stop", ())))
+        more = (ask.sampling or {}).get("stop", ())
+        self.stop = (*stop, *filter(None, (more,) if isinstance(more, str) else more))
         # A text that a token completes is in the last tokens, of a byte or more each; some have no text.
         self.tail = 8 + max((len(text.encode()) for text in self.stop), default=0)
         self.tokens: list[int] = []

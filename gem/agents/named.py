@@ -238,8 +238,8 @@ def make_endpoint_agent(text: str, settings: AgentSettings, own: Callable[..., A
     split = _ENDPOINT.fullmatch(name)
     if split is None or _MISWRITTEN.search(split[1]):  # else the key would go to the public server
         raise BadArgument(
-            f"agent is {name!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a BASE_URL begins "
-            "with http:// or https://."
+            f"agent is {hide_credentials(name)!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a "
+            "BASE_URL begins with http:// or https://."
         )
     check_key(settings.api_key_env)
     endpoint = Endpoint(

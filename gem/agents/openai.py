@@ -45,7 +45,7 @@ from gem.agents.responses import Responses
 from gem.agents.wire import EMPTY, Collector, Form, Settings, WireFormat, own_share, retold, sent_arguments
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
-from gem.hiding import plain_address
+from gem.hiding import hide_credentials, plain_address
 from gem.proxies import through_proxy
 from gem.record import DISCARDED, AgentInfo, Ask, Attempts, Reply
 from gem.seeding import stream as seeded
@@ -474,7 +474,7 @@ class OpenAIAgent(BaseAgent):
             report_trouble(self._describe(f"has not answered for {SLOW_S:g} s ({pace.asks} asks wait)"))
 
     def _reply(self, asking: Asking, response: Said) -> Reply:
-        ask = asking.ask
+        ask, hide = asking.ask, self.endpoint.hide_secrets
         if not response.complaint:
             self._taken |= asking.sent
             self._keep_form(asking)
@@ -482,8 +482,11 @@ class OpenAIAgent(BaseAgent):
         answer = reply(
             replace(
                 response,
-                complaint=self.endpoint.hide_secrets(response.complaint),
-                why=self.endpoint.hide_secrets(response.why),
+                complaint=hide(response.complaint),
+                why=hide(response.why),
+                end=hide(response.end) if response.end else response.end,
+                usage={hide(name): count for name, count in response.usage.items()},
+                extra={name: hide(v) if type(v) is str else v for name, v in response.extra.items()},
             )
         )
         if retold(ask.messages, asking.form) != ask.messages:
@@ -831,7 +834,9 @@ def _check_url(url: str) -> str:
             return url
     except httpx.InvalidURL:
         pass
-    raise BadArgument(f"base_url makes {url!r}; accepted: an address such as http://127.0.0.1:8000/v1.")
+    raise BadArgument(
+        f"base_url makes {hide_credentials(url)!r}; accepted: an address such as http://127.0.0.1:8000/v1."
+    )
 
 
 def _within(answer: Reply, context: int | None) -> Reply:

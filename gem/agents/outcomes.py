@@ -98,8 +98,8 @@ CUT_ENDS = frozenset(("length", "max_tokens", "max_output_tokens", "model_length
 CUT_ENDS |= {"model_context_window_exceeded"}
 """Finish reasons of an answer that a token limit cut."""
 
-ENDS = frozenset(("stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence"))
-ENDS |= {"eos", "eos_token", "completed"}
+CALL_ENDS = frozenset(("tool_calls", "function_call", "tool_use"))
+ENDS = CALL_ENDS | {"stop", "end_turn", "stop_sequence", "eos", "eos_token", "completed"}
 """Finish reasons of an answer that the model ended itself."""
 
 SERVER_ENDS = frozenset(("content_filter", "error", "abort", "aborted", "cancelled", "canceled", "failed"))
@@ -176,7 +176,9 @@ def reply(response: Said) -> Reply:
 
 
 def _has_end(response: Said, words: frozenset[str]) -> bool:
-    return response.end is not None and response.end.lower() in words
+    """Return whether the finish reason is one of these words, or a part of it is: ``content_filter: X``."""
+    end = (response.end or "").lower()
+    return end in words or not words.isdisjoint(map(str.strip, end.split(":")))
 
 
 def _did_not_fit(response: Said) -> bool:
@@ -184,9 +186,10 @@ def _did_not_fit(response: Said) -> bool:
 
 
 def _empty_but_sampled(response: Said) -> bool:
+    whole = (ENDS - CALL_ENDS) | CUT_ENDS  # a call that the server names and does not give is lost
     if response.sampled is not None:
-        return response.sampled > 0 and (response.end is None or _has_end(response, ENDS | CUT_ENDS))
-    return response.text is not None and _has_end(response, ENDS | CUT_ENDS)
+        return response.sampled > 0 and (response.end is None or _has_end(response, whole))
+    return response.text is not None and _has_end(response, whole)
 
 
 _UNREAD = re.compile(
@@ -197,7 +200,7 @@ _UNREAD = re.compile(
 
 def _call_unread(response: Said) -> bool:
     """Return whether the server reports that it could not parse a call that the model wrote."""
-    if (response.end or "").lower() == "malformed_function_call":
+    if _has_end(response, frozenset(("malformed_function_call",))):
         return True
     return (response.failed or response.status in (400, 422, 500)) and bool(
         _UNREAD.search(response.complaint)

@@ -74,7 +74,8 @@ class TokenFormat(ABC):
 
     def stops(self, ask: Ask) -> list[str]:
         """Return the texts that end an answer to an ask."""
-        return [*self.stop, *filter(None, (ask.sampling or {}).get("stop", ()))]
+        more = (ask.sampling or {}).get("stop", ())
+        return [*self.stop, *filter(None, (more,) if isinstance(more, str) else more)]
 
     @abstractmethod
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:

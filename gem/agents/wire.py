@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Protocol
@@ -128,6 +128,16 @@ class Chunks:
     def take_choice(self, choice: Mapping[str, Any]) -> None:
         """Take a piece of the first choice, and make `_choice` not empty."""
         raise NotImplementedError
+
+
+def join_pieces(pieces: Iterable[str]) -> str:
+    """Return a text that came in pieces; one may end within a character of two UTF-16 units."""
+    text = "".join(pieces)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return text
 
 
 class WireFormat(Protocol):

@@ -101,11 +101,20 @@ _LOCK = Lock()
 def open_once(kind: type, source: str | Path, split: str | None) -> Any:
     """Return the rows of a source, which is opened once per process for all environments."""
     with _LOCK:
-        state = _state(source) if isinstance(source, Path) else None
+        state = _state_of_all(source, split) if isinstance(source, Path) else None
         rows = _OPENED.get((kind, source, split, state))
         if rows is None:
             rows = _OPENED[kind, source, split, state] = kind(source, split)
         return rows
+
+
+def _state_of_all(path: Path, split: str | None) -> Any:
+    """Return what changes when a file, or one that a folder's rows are read from, is written again."""
+    if not path.is_dir():
+        return _state(path)
+    with contextlib.suppress(BadArgument):  # it has no data, which reading it says
+        return tuple((file, _state(file)) for file in (*_files(path, split), *path.rglob("*.arrow")))
+    return None
 
 
 def _state(path: Path) -> tuple[int, int] | None:

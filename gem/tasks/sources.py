@@ -207,7 +207,7 @@ class RowTasks(Ordered):
             reference = _content(reference[-1]["content"], str(self.answer_key))
         if isinstance(reference, str) and is_empty(reference := _drop_first_thinking(reference)):
             raise BadArgument(f"column {self.answer_key!r} has nothing behind its thinking")
-        question = as_text(asked, self.question_key)
+        question = "" if is_empty(asked) else as_text(asked, self.question_key)  # a picture alone
         if self.context_key is not None and not is_empty(context := cell(row, self.context_key)):
             question = f"{as_context(context, self.context_key)}\n\n{question}"
         return question, reference if self.read is None else self.read(reference, row)
@@ -695,9 +695,9 @@ def _picture(value: Any, folder: Path | None, most: int = -1) -> Image:
 
 
 def _from_text(value: str, folder: Path | None, most: int) -> bytes | str:
-    if folder is not None:
-        path = (folder / value).resolve() if len(value) < 1024 else folder
-        if path.is_relative_to(folder.resolve()) and path.is_file():
+    if folder is not None and len(value) < 1024 and os.path.isfile(folder / value):
+        path = (folder / value).resolve()
+        if path.is_relative_to(folder.resolve()):
             with path.open("rb") as file:
                 return file.read(most)
     try:

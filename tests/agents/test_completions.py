@@ -30,6 +30,19 @@ def one(server, request=None, **options):
         return agent([request or ask()])[0]
 
 
+def test_token_ids_and_log_probabilities_come_in_a_stream_too():
+    def chunk(text, number, end=None, **more):
+        logprobs = {"token_logprobs": [-number / 10]}
+        choice = {"index": 0, "text": text, "token_ids": [number], "logprobs": logprobs, **more}
+        return {"choices": [{**choice, "finish_reason": end}]}
+
+    events = [chunk("H", 5, prompt_token_ids=[1, 2, 3]), chunk("i", 6, "stop")]
+    with StubServer(RawAnswer.stream(*events)) as server:
+        answer = one(server, token_ids=True, stream=True)
+    assert (answer.text, answer.prompt_ids, answer.token_ids) == ("Hi", (1, 2, 3), (5, 6))
+    assert answer.logprobs == (-0.5, -0.6)
+
+
 def test_a_conversation_is_sent_as_a_transcript():
     messages = (
         Message("system", "be brief"),

@@ -417,6 +417,52 @@ def test_calls_in_a_stream_are_told_apart_by_index_and_by_id():
     assert found == [("a", "one", "{}"), ("b", "two", "{}"), ("c", "three", "{}"), ("d", "four", '{"x": 1}')]
 
 
+@pytest.mark.parametrize("names", [("one", "two"), ("one", "one")])
+@pytest.mark.parametrize("more", [{}, {"index": 0}, {"index": 0, "id": ""}])
+def test_calls_in_a_stream_without_ids_are_told_apart_by_name_and_arguments(names, more):
+    def delta(**function):
+        return {"choices": [{"index": 0, "delta": {"tool_calls": [{**more, "function": function}]}}]}
+
+    one_call = [delta(name=names[0], arguments='{"x"'), delta(name=names[0], arguments=": 1}")]
+    another = [delta(name=names[0], arguments=""), delta(name=names[1], arguments='{"x": 2}')]
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    with StubServer(RawAnswer.stream(*one_call, *another, end)) as server:
+        found = [(c.name, c.arguments) for c in one(server, stream=True).tool_calls]
+    assert found == [(names[0], '{"x": 1}'), (names[1], '{"x": 2}')]
+
+
+@pytest.mark.parametrize("end", ["content_filter: SAFETY", "tool_calls"])
+def test_an_answer_that_the_server_kept_is_not_the_models(end):
+    text = "I would guess" if end.startswith("content") else None
+    said = {**completion(text, end), "usage": {"prompt_tokens": 9, "completion_tokens": 25}}
+    with StubServer(lambda request: said) as server, pytest.raises(BatchBroken, match=end):
+        one(server, retries=0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_was_cut_before_its_text_is_read_alike(stream):
+    whole = {"choices": [{"index": 0, "finish_reason": "length"}], "usage": {"completion_tokens": 64}}
+    with StubServer(RawAnswer.stream(whole) if stream else lambda request: whole) as server:
+        answer = one(server, stream=stream)
+    assert (answer.text, answer.finish) == ("", "length")
+
+
+def test_a_character_that_a_stream_splits_is_joined():
+    events = [
+        {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": end}]}
+        for text, end in (("a\ud83d", None), ("\ude00\ud83d", "stop"))
+    ]
+    with StubServer(RawAnswer.stream(*events)) as server:
+        assert one(server, stream=True).text.startswith("a\U0001f600")
+
+
+def test_a_key_that_the_server_repeats_is_not_recorded():
+    said = {**completion("x", "stop sk-very-secret"), "id": "sk-very-secret", "model": "sk-very-secret"}
+    with StubServer(lambda request: said) as server:
+        answer = one(server, headers={"Authorization": "Bearer sk-very-secret"})
+    assert "very-secret" not in repr(answer)
+
+
 def test_token_ids_and_logprobs_come_in_a_stream_too():
     def chunk(text, ids, logprob, **more):
         choice = {"index": 0, "delta": {"content": text}, "token_ids": ids}

@@ -109,6 +109,12 @@ CHAT_ANSWERS = [
         "",
     ),
     ("a call that the server cannot read", body(completion(None, "malformed_function_call")), {}, ""),
+    (
+        "a call that the server cannot read",
+        body(completion(None, "function_call_filter: MALFORMED_FUNCTION_CALL")),
+        {},
+        "",
+    ),
     (TOO_LARGE, says(413, "Request Entity Too Large"), OWN_WORDS, "context"),
     ("a request that is refused (other 4xx)", says(413, "Request Entity Too Large"), {}, None),
     ("no credit left", says(402, "Insufficient Balance"), {}, None),

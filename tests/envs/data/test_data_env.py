@@ -1,5 +1,8 @@
+import base64
 import csv
+import io
 import json
+import random
 
 import pytest
 
@@ -799,6 +802,46 @@ def test_columns_that_the_first_row_lacks_are_found_in_later_ones(more, shown, s
     assert first.startswith("Q\n\n")
     assert second.startswith(shown)
     assert "None" not in first
+
+
+def write_png(rng):
+    """A picture of noise, as base64."""
+    pillow, file = pytest.importorskip("PIL.Image"), io.BytesIO()
+    pillow.frombytes("L", (16, 12), rng.randbytes(192)).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_a_picture_alone_has_no_question_however_that_is_missing(missing):
+    picture = write_png(random.Random(0))
+    shown = [
+        gem.make("data:text", data=[{"problem": asked, "answer": "a", "image": picture}]).reset(idx=0)[0]
+        for asked in ("", missing)
+    ]
+    assert shown[0] == shown[1]
+
+
+def test_a_small_picture_in_a_file_is_no_path(tmp_path):
+    """Its base64 is too long for the name of a file, and has no slash."""
+    rng = random.Random(0)
+    picture = next(text for _ in range(1000) if "/" not in (text := write_png(rng))[:256])
+    assert 256 < len(picture) < 1024
+    data = write("q.jsonl", [{"problem": "what?", "answer": "a", "image": picture}])
+    env = gem.make(data_task(data, "text").env, data=data)
+    assert any(type(part).__name__ == "Image" for part in env.reset(idx=0)[0])
+    broken = write("b.jsonl", [{"problem": "what?", "answer": "a", "image": "a\0b.png"}])
+    with pytest.raises(BadArgument, match="line 1: a picture is str"):
+        data_task(broken, "text")
+
+
+def test_rows_of_a_folder_whose_file_was_written_again_are_the_new_ones(tmp_path):
+    (tmp_path / "rows").mkdir()
+    write(tmp_path / "rows/train.jsonl", [{"question": "old?", "answer": "1"}])
+    before = gem.make("data:text", data=str(tmp_path / "rows"))
+    write(tmp_path / "rows/train.jsonl", [{"question": "newer?", "answer": "2"}])
+    after = gem.make("data:text", data=str(tmp_path / "rows"))
+    assert after.reset(idx=0)[0].startswith("newer?")
+    before.close()
 
 
 def test_pictures_of_later_rows_are_found(tmp_path):
