@@ -474,21 +474,12 @@ class OpenAIAgent(BaseAgent):
             report_trouble(self._describe(f"has not answered for {SLOW_S:g} s ({pace.asks} asks wait)"))
 
     def _reply(self, asking: Asking, response: Said) -> Reply:
-        ask, hide = asking.ask, self.endpoint.hide_secrets
+        ask = asking.ask
         if not response.complaint:
             self._taken |= asking.sent
             self._keep_form(asking)
             self._keep_left_out(asking)
-        answer = reply(
-            replace(
-                response,
-                complaint=hide(response.complaint),
-                why=hide(response.why),
-                end=hide(response.end) if response.end else response.end,
-                usage={hide(name): count for name, count in response.usage.items()},
-                extra={name: hide(v) if type(v) is str else v for name, v in response.extra.items()},
-            )
-        )
+        answer = reply(self._hide_secrets(response))
         if retold(ask.messages, asking.form) != ask.messages:
             answer = replace(answer, extra={**answer.extra, "history": asking.form.name.lower()})
         if answer.tool_calls and not self._settings.tools:
@@ -496,6 +487,22 @@ class OpenAIAgent(BaseAgent):
         if again := asking.tries + asking.knocks + asking.spared:
             answer = replace(answer, extra={**answer.extra, "retries": again})
         return replace(_within(answer, ask.context), policy_s=asking.clock.spent_s)
+
+    def _hide_secrets(self, response: Said) -> Said:
+        """Return a response without what the server repeats of the key beside its answer."""
+        hide, names = self.endpoint.hide_secrets, [*response.usage]
+        own = {name: text for name, text in response.extra.items() if type(text) is str}
+        beside = "\n".join((response.complaint, response.why, response.end or "", *names, *own.values()))
+        if hide(beside) == beside:
+            return response
+        return replace(
+            response,
+            complaint=hide(response.complaint),
+            why=hide(response.why),
+            end=response.end and hide(response.end),
+            usage={hide(name): count for name, count in response.usage.items()},
+            extra={**response.extra, **{name: hide(text) for name, text in own.items()}},
+        )
 
     def _keep_form(self, asking: Asking) -> None:
         if asking.form is Form.FILLED and asking.refused and self._settings.form is Form.AS_IT_IS:
