@@ -266,7 +266,8 @@ class _Call:
         name = function.get("name")
         if not name or not self.name:
             return False
-        return bool(name != self.name or (function.get("arguments") and _is_json("".join(self.arguments))))
+        more = str(function.get("arguments") or "").strip()
+        return name != self.name or bool(more and _is_json("".join(self.arguments)))
 
     def whole_call(self) -> dict[str, Any]:
         arguments = join_pieces(self.arguments) or self.whole
