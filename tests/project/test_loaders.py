@@ -127,7 +127,7 @@ LOADERS = {
     "gem/train/config/toml_file.py": {},
     "gem/train/config/train_config.py": {"load": OWN, "fix_name": ASKED},
     "gem/train/learn/checkpoint.py": {"torch.load": PLAIN},
-    "gem/rollout/rewards.py": {"find_named": ASKED},
+    "gem/rollout/rewards.py": {"find_named": ASKED, "fix_name": ASKED},
     "gem/train/report/callbacks.py": {"find_named": ASKED},
     "gem/train/report/loggers.py": {"load": ASKED, "load_named": ASKED},
     "gem/train/report/run_folder.py": {"TrainConfig.from_json": CHECKED, "fix_name": GIVEN},
