@@ -178,7 +178,6 @@ class _Chunks(Chunks):
         self._parts: list[Any] = []
         self._calls: list[_Call] = []
         self._latest: dict[Any, _Call] = {}  # of each index
-        self._lists: dict[str, list[Any]] = {}
 
     def take_whole(self, chunk: Mapping[str, Any]) -> None:
         self._extend("prompt_token_ids", chunk.get("prompt_token_ids"))
@@ -223,10 +222,6 @@ class _Chunks(Chunks):
             last.arguments.append(arguments)
         elif arguments is not None:
             last.whole = arguments
-
-    def _extend(self, name: str, values: Any) -> None:
-        if isinstance(values, list):
-            self._lists.setdefault(name, []).extend(values)
 
     def body(self) -> dict[str, Any]:
         if "message" not in self._choice:

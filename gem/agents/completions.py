@@ -117,7 +117,6 @@ class _Chunks(Chunks):
     def __init__(self) -> None:
         super().__init__()
         self._text: list[str] = []
-        self._lists: dict[str, list[Any]] = {}
 
     def take_choice(self, choice: Mapping[str, Any]) -> None:
         if (text := text_in(choice.get("text"))) is not None:
@@ -128,10 +127,6 @@ class _Chunks(Chunks):
         for name in ("token_ids", "prompt_token_ids"):
             self._extend(name, choice.get(name))
         self._choice.setdefault("finish_reason", None)
-
-    def _extend(self, name: str, values: Any) -> None:
-        if isinstance(values, list):
-            self._lists.setdefault(name, []).extend(values)
 
     def body(self) -> dict[str, Any]:
         if not self._choice:

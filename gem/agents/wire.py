@@ -93,6 +93,7 @@ class Chunks:
         self.ended = self.closed = False
         self._body: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
+        self._lists: dict[str, list[Any]] = {}
         self._ids: set[str] = set()
         self._chunks = 0  # that have an id
 
@@ -121,6 +122,10 @@ class Chunks:
                 if choice.get("finish_reason") is not None:
                     self._choice["finish_reason"] = choice["finish_reason"]
                     self.ended = True
+
+    def _extend(self, name: str, values: Any) -> None:
+        if isinstance(values, list):
+            self._lists.setdefault(name, []).extend(values)
 
     def take_whole(self, chunk: Mapping[str, Any]) -> None:
         """Take what stands in the chunk beside its choices; by default nothing."""
