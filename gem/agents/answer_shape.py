@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from gem.errors import BadArgument, check_argument
+from gem.record import Ask
 from gem.tokens.renderer import Renderer, knows_tools
 
 
@@ -52,3 +53,9 @@ class AnswerShape:
         native = self.tools if self.tools == "native" else ""
         settings: dict[str, Any] = {"tools": native, "prefix": self.prefix, "stop": list(self.stop)}
         return {name: value for name, value in settings.items() if value}
+
+
+def stops_of(ask: Ask) -> list[str]:
+    """Return the texts that end an answer to this ask; its sampling may name one, or several."""
+    stop = (ask.sampling or {}).get("stop", ())
+    return [*filter(None, (stop,) if isinstance(stop, str) else stop)]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gem.agents.answer_shape import AnswerShape
+from gem.agents.answer_shape import AnswerShape, stops_of
 from gem.agents.base import BaseAgent
 from gem.agents.sampling import (
     no_distribution,
@@ -396,8 +396,7 @@ class _Writing:
 
     def __init__(self, ask: Ask, prompt: tuple[int, ...], limit: int, stop: tuple[str, ...]) -> None:
         self.ask, self.prompt, self.limit = ask, prompt, limit
-        more = (ask.sampling or {}).get("stop", ())
-        self.stop = (*stop, *filter(None, (more,) if isinstance(more, str) else more))
+        self.stop = (*stop, *stops_of(ask))
         # A text that a token completes is in the last tokens, of a byte or more each; some have no text.
         self.tail = 8 + max((len(text.encode()) for text in self.stop), default=0)
         self.tokens: list[int] = []

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from gem.agents.answer_shape import stops_of
 from gem.agents.outcomes import SERVER_ENDS, Said
 from gem.agents.wire import Collector, NoResponse, Settings, as_object, error_of, read_usage, word_in
 from gem.agents.wire import token_ids as ids_in
@@ -74,8 +75,7 @@ class TokenFormat(ABC):
 
     def stops(self, ask: Ask) -> list[str]:
         """Return the texts that end an answer to an ask."""
-        more = (ask.sampling or {}).get("stop", ())
-        return [*self.stop, *filter(None, (more,) if isinstance(more, str) else more)]
+        return [*self.stop, *stops_of(ask)]
 
     @abstractmethod
     def request(self, ask: Ask, settings: Settings, limit: int | None) -> dict[str, Any]:

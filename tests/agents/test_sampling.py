@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gem.agents.answer_shape import stops_of
 from gem.agents.sampling import (
     sample,
     sample_with_entropy,
@@ -15,6 +16,7 @@ from gem.agents.sampling import (
     uniforms_of_steps,
 )
 from gem.errors import BadArgument
+from gem.record import Ask
 
 SEEDS = st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=8)
 
@@ -156,3 +158,10 @@ def test_uniforms_of_several_steps_are_those_of_each():
     assert uniforms_of_steps([1, 2**64 - 1], 3, 4).tolist() == [
         uniforms([1, 2**64 - 1], step).tolist() for step in range(3, 7)
     ]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "stops"), [(None, []), ({"stop": "END"}, ["END"]), ({"stop": ["a", "", "b"]}, ["a", "b"])]
+)
+def test_an_ask_may_name_one_text_that_ends_its_answer_or_several(sampling, stops):
+    assert stops_of(Ask("e", "agent", 0, (), sampling=sampling)) == stops
