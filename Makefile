@@ -2,7 +2,7 @@
 PY := .venv/bin/python
 
 # One thread per process: the tests run in parallel, and idle OpenMP threads that spin cost more than they give.
-test test-changed test-system test-slow test-all test-sandbox test-no-sandbox: export OMP_NUM_THREADS := 1
+test test-changed test-system test-both test-slow test-all test-sandbox test-no-sandbox: export OMP_NUM_THREADS := 1
 
 # Of make demo-llm.
 SEED := 0
@@ -37,7 +37,7 @@ PROGRAMLESS := $(addprefix --ignore tests/,adapters agents docs/test_check_site.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((n < 3 ? n + 2 : 4)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup wheels demo demo-llm test test-changed test-system test-slow test-all test-sandbox test-no-sandbox mutants lint check format docs bench clean
+.PHONY: help setup wheels demo demo-llm test test-changed test-system test-both test-slow test-all test-sandbox test-no-sandbox mutants lint check format docs bench clean
 
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-12s %s\n' "$$name" "$$what"; done
@@ -65,6 +65,9 @@ test-changed: setup ## the fast tests of what differs from SINCE (default HEAD),
 
 test-system: setup ## those that start processes, train a model or go through every id
 	$(PY) -m pytest -q -m "system and not slow" --numprocesses $(WORKERS) --dist worksteal
+
+test-both: setup ## the fast and the system tests, in less time than one after the other
+	$(PY) -m pytest -q -m "not slow" --numprocesses $(WORKERS) --dist worksteal
 
 test-slow: setup ## the slow tests: every foreign world, every hostile program, training
 	$(PY) -m pytest -q -m slow --numprocesses $(WORKERS) --dist worksteal
