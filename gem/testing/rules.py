@@ -477,7 +477,7 @@ def _pickle_and_load(state: Any) -> Any:
 
 @rule
 def fork_replay(case: Subject) -> None:
-    """A fork() continues in the same way, independently of the original; fork(seed) can be played on."""
+    """A fork() continues in the same way, independently of the original; fork(seed) can be played on, with the same answer."""
     case.deterministic()
     env = case.make()
     if not case.forkable(env):
@@ -493,6 +493,9 @@ def fork_replay(case: Subject) -> None:
         env.reset(seed=seed)
         redrawn = env.fork(seed=seed)
         case.opened.callback(redrawn.close)
+        if hasattr(env.unwrapped, "answer") and redrawn.unwrapped.answer != env.unwrapped.answer:
+            dealt = "what was dealt at reset is state: draw it there, from what the seed gives then"
+            raise Broken(f"seed {seed}, fork(seed={seed}): another answer than the prompt's", dealt)
         for entry in future(redrawn, case.turns):
             _check_step(entry[1:], f"seed {seed}, fork(seed={seed})")
 

@@ -159,7 +159,7 @@ class DataEnv(DatasetEnv):
         task = super().task
         if not self.shuffle_choices:
             return task
-        return replace(task, reference=shuffle(task.reference, stream(self._need_seed(), "choices")))
+        return replace(task, reference=shuffle(task.reference, stream(self._first_seed, "choices")))
 
     def show(self, task: Task) -> Obs:
         """Return the prompt of a row."""

@@ -148,10 +148,11 @@ class DatasetEnv(Env):
         else:
             self._walks = False
         super().reset(seed)
-        self.index = index_at(self.tasks, self.order_seed, self._need_seed()) if idx is None else int(idx)
+        self._first_seed = self._need_seed()
+        self.index = index_at(self.tasks, self.order_seed, self._first_seed) if idx is None else int(idx)
         self._idx = self.index + 1
         if not walked:
-            self.epoch = self._need_seed() // size
+            self.epoch = self._first_seed // size
         self._answer = None
         self.attempt = 0
         self._paid = 0.0
@@ -205,6 +206,7 @@ class DatasetEnv(Env):
     # -- attributes that scripts read and assign, with upstream's names
 
     _indexed_task: tuple[int, Task] | None = None
+    _first_seed = 0  # of the running episode: that of a fork is another, and its task is the same
     _walks = False  # no seed was given: reset() takes each task once per epoch
     _tasks: TaskSet | None = None
     _dataset: Any = None

@@ -729,6 +729,17 @@ def test_choices_that_name_others_keep_their_order(last):
         assert f"A. one\nB. two\nC. {last}" in env.reset(seed=seed).obs
 
 
+def test_a_fork_with_a_seed_has_the_order_that_was_shown():
+    env = gem.make("data:choice", data=CAPITALS, shuffle_choices=True)
+    for seed in range(6):
+        env.reset(seed=seed)
+        right = env.solve()
+        for twin in (env.fork(seed=k) for k in range(6)):
+            assert twin.answer == env.answer
+            assert twin.fork().step(right).reward == 1
+            assert twin.spawn().reset(seed=seed).obs == env.first_obs
+
+
 def test_a_shuffled_episode_is_graded_again_as_it_was_shown():
     maker = Maker("data:choice", {"data": write("q.jsonl", CAPITALS), "shuffle_choices": True})
     episodes = rollout([Job(maker, seed) for seed in range(6)], SolverAgent())
