@@ -208,7 +208,10 @@ class Env(Rebuildable, Closing):
 
     @property
     def seed(self) -> int | None:
-        """The seed of the running episode; ``reset(seed=env.seed)`` starts it again."""
+        """The seed of the running episode; ``reset(seed=env.seed)`` starts it again.
+
+        Where ``reset(idx=...)`` chose the task, the seed says how it is played, not which it is.
+        """
         return self._seed
 
     @seed.setter
@@ -579,7 +582,7 @@ def _guard_reset(reset: Callable[..., Any]) -> Callable[..., Start]:
         try:
             start: Start = reset(self, seed=seed, **options)
             if type(start) is not Start:
-                start = _name_values(self, Start, start)
+                start = name_values(self, Start, start)
         except BaseException as error:
             if self._phase == _RUNNING:
                 self._phase = _OVER  # half an instance must not be stepped
@@ -609,7 +612,7 @@ def _guard_step(step: Callable[..., Any]) -> Callable[..., Step]:
             raise BadAction(f"action is {type(action).__name__} {action!r:.80}; {self} takes text (str).")
         result: Step = step(self, action)
         if type(result) is not Step:
-            result = _name_values(self, Step, result)
+            result = name_values(self, Step, result)
         self._phase = _OVER if result[2] or result[3] else _RUNNING
         return result
 
@@ -635,7 +638,7 @@ def not_running(env: Env) -> Exception:
     return ResetNeeded(f"{env} has not begun; call reset() before step().")
 
 
-def _name_values(env: Env, kind: Any, values: Any) -> Any:
+def name_values(env: Env, kind: Any, values: Any) -> Any:
     """Return what an author's reset or step returned as a Start or a Step.
 
     Raises:
@@ -643,8 +646,8 @@ def _name_values(env: Env, kind: Any, values: Any) -> Any:
     """
     if isinstance(values, tuple | list) and len(values) == len(kind._fields):
         return kind(*values)
-    method = "reset" if kind is Start else "step"
-    accepted = ", ".join(("observation", *kind._fields[1:]))
+    method = "reset" if len(kind._fields) == 2 else "step"
+    accepted = ", ".join(("observations" if "infos" in kind._fields else "observation", *kind._fields[1:]))
     returned = f"{type(values).__name__} {values!r:.80}"
     if isinstance(values, tuple | list):
         returned = f"{len(values)} values ({', '.join(type(value).__name__ for value in values)})"
@@ -763,7 +766,7 @@ def _name_result(method: Callable[..., Any], named: Any) -> Callable[..., Any]:
     @functools.wraps(method)
     def naming(self: EnvWrapper, *args: Any, **kwargs: Any) -> Any:
         result = method(self, *args, **kwargs)
-        return _name_values(self, named, result) if type(result) is tuple else result
+        return name_values(self, named, result) if type(result) is tuple else result
 
     return naming
 

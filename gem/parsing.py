@@ -23,9 +23,27 @@ _FENCE = re.compile(  # at the beginning of a line, or right behind thinking
     re.MULTILINE | re.IGNORECASE,
 )
 
-_STYLES = "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol"
-STYLES = frozenset(_STYLES.split("|"))
-STYLED = re.compile(rf"\\(?:{_STYLES})(?![a-zA-Z])\s*\{{((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}")
+STYLE = (
+    "text|mathrm|textbf|mathbf|textit|mathit|mbox|operatorname|rm|bf|textrm|mathsf|boldsymbol|texttt|mathtt"
+    "|textsf|emph|textnormal|mathnormal|textup|textsl|textsc"
+)
+"""Commands that lay their argument out, as a pattern."""
+STYLES = frozenset(STYLE.split("|"))
+_INSIDE = r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
+STYLED = re.compile(rf"\\(?:{STYLE})(?![a-zA-Z]){_INSIDE}")
+SWITCH = (
+    "bf|it|tt|sf|sc|sl|em|rm|bfseries|itshape|ttfamily|sffamily|rmfamily|normalfont|tiny|small|normalsize"
+    "|large|Large|LARGE|huge|Huge"
+)
+"""Commands that lay out what stands behind them in the same braces, as a pattern."""
+_COLOUR = r"\\(?:text)?color\s*\{[a-zA-Z]+\}"
+_DECORATION = (
+    (re.compile(rf"\{{\s*\\(?:{SWITCH})(?![a-zA-Z])\s*((?:[^{{}}]|\{{[^{{}}]*\}})*)\}}"), r"\1"),
+    (re.compile(rf"(?:{_COLOUR}|\\(?:underline|fbox|bm|pmb)(?![a-zA-Z])){_INSIDE}"), r"\1"),
+    (re.compile(rf"{_COLOUR}|\\(?:{SWITCH})(?![a-zA-Z])\s?"), ""),
+    (re.compile(r"\A\s*\$\$([^$]+)\$\$\s*\.?\s*\Z"), r"\1"),
+    (re.compile(r"(?s)\A\s*\\([(\[])((?:(?!\\[()\[\]]).)+)\\[)\]]\s*\.?\s*\Z"), r"\2"),
+)
 APART_SIGN = re.compile(  # a number's, and what parts it from the number; no difference, range or dash
     r"[-−–‐‑](?<![^\s:=<>≤≥≈~(\[{,$*^\"'“‘].)"
     r"(?:(?<=[-−])(?=(?:US)?\\?[$€£¥₹]?\.?\d)|(?<![\d)\]}!π%]\s.)(?<!\b[B-HJ-Zb-z]\s.)(?!(?<=\w\s.)\s)"
@@ -39,7 +57,6 @@ _LAYOUT = (
     (re.compile(r"\\(?:long)?(?:to|rightarrow)(?![a-zA-Z])|→"), "->"),
     (re.compile(r"\\times(?![a-zA-Z])"), "×"),
     (re.compile(r"(?<=\d)\s?(?:\^\s?(?:\\circ|\{\s?\\circ\s?\})|°)(?!\s*\w)"), ""),
-    (re.compile(r"\\(?:texttt|mathtt|textsf|emph)\s?\{([^{}]*)\}"), r"\1"),
     (re.compile(r"(?<![^-$])\\[dt]?frac\s?\{(\d+)\}\s?\{(\d+)\}(?=[.$]*\Z)"), r"\1/\2"),  # no part of 2½
     (re.compile(r"\\([{}_%#&$])"), r"\1"),
 )
@@ -155,6 +172,19 @@ def strip_styles(text: str, between: str = "") -> str:
     return STYLED.sub(rf"{between}\1{between}", inside) if "\\" in inside else inside  # a style in a style
 
 
+def strip_decoration(text: str) -> str:
+    r"""Return a text without styles, colours, sizes, and what encloses a formula that is all of it.
+
+    >>> strip_decoration(r"\underline{up}"), strip_decoration(r"{\bf up}"), strip_decoration(r"\(up\)")
+    ('up', 'up', 'up')
+    """
+    text = strip_styles(text)
+    if "\\" in text or "$$" in text:
+        for pattern, plain in _DECORATION:
+            text = pattern.sub(plain, text)
+    return text
+
+
 def strip_markup(text: str) -> str:
     r"""Return the content of a box as plain text, without what LaTeX and quotation only lay out.
 
@@ -164,7 +194,7 @@ def strip_markup(text: str) -> str:
     >>> strip_markup(r"\text{right}"), strip_markup(r"C \to A"), strip_markup(r"\{1\}.")
     ('right', 'C -> A', '{1}')
     """
-    text = strip_styles(drop_invisible(text).translate(_WIDE))
+    text = strip_decoration(drop_invisible(text).translate(_WIDE))
     for pattern, plain in _LAYOUT:
         text = pattern.sub(plain, text)
     for _ in range(2):

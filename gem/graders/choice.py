@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from string import ascii_uppercase
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from gem.errors import BadArgument
@@ -17,10 +17,10 @@ from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics.languages import AND_OR
 from gem.graders.stated import Statement, drop_label, find_corrections, read_reply
 from gem.graders.text import exact_match
-from gem.parsing import drop_invisible, strip_markup, strip_styles
+from gem.parsing import drop_invisible, strip_decoration, strip_markup
 from gem.tasks.columns import Columns
 from gem.tasks.files import scan
-from gem.tasks.sources import cell, has_cell
+from gem.tasks.sources import cell, has_cell, is_empty
 
 Numbered: TypeAlias = int | Literal["none"] | None
 """The number of the first option; "none" where answers are texts of options, even if they are labels too."""
@@ -122,7 +122,7 @@ def options(row: Mapping[str, Any], choices: str) -> Any:
     if has_cell(row, choices) or "+" not in choices:
         return cell(row, choices)
     texts = [cell(row, name) for name in choices.split("+")]
-    while texts and (texts[-1] is None or texts[-1] != texts[-1] or not str(texts[-1]).strip()):
+    while texts and is_empty(texts[-1]):
         texts.pop()  # a blank one before others is refused: it would move their letters
     return texts
 
@@ -159,10 +159,35 @@ def _drop_labels(texts: Sequence[str]) -> list[str]:
 
 
 _NAMES_OTHERS = re.compile(
-    r"\b(?i:all|any|both|either|neither|none)(?: of)?(?: the)? "
-    r"(?i:above|below|choices|options|others?|these)\b"
-    r"|\b[A-Z] (?:and|or|nor|&) [A-Z]\b"
+    r"(?i)\b(?:all|any|both|either|neither|none)(?: of)?(?: the)? (?:above|below|choices|options|others?"
+    r"|these|them|answers|statements|preceding|previous|following|foregoing|two|three|first|last)\b"
+    r"|\A\W*(?:both|all|none|neither|either|(?:the )?(?:first|last) (?:two|three))\W*\Z"
 )
+_JOINS = AND_OR | {
+    "both",
+    "all",
+    "only",
+    "either",
+    "neither",
+    "option",
+    "options",
+    "choice",
+    "choices",
+    "of",
+    "the",
+}
+
+
+def _names_others(choice: str, count: int) -> bool:
+    """Return whether a choice speaks of others of `count`, as "all of the above" and "(A) and (C)" do."""
+    if _NAMES_OTHERS.search(choice):
+        return True
+    words = re.findall(r"\w+", choice.casefold())
+    labels = [
+        word for word in words if word in ascii_lowercase[:count] or word in map(str, range(1, count + 1))
+    ]
+    joined = bool(_JOINS.intersection(words)) or labels[0].isalpha() if labels else False  # 1/2 is a fraction
+    return joined and len(labels) > 1 and all(word in labels or word in _JOINS for word in words)
 
 
 def shuffle(reference: Mapping[str, Any], rng: Random) -> dict[str, Any]:
@@ -171,7 +196,7 @@ def shuffle(reference: Mapping[str, Any], rng: Random) -> dict[str, Any]:
     Where a choice names others, as "all of the above" and "A and B" do, the order is kept.
     """
     choices = list(reference["choices"])
-    if any(_NAMES_OTHERS.search(choice) for choice in choices):
+    if any(_names_others(choice, len(choices)) for choice in choices):
         return dict(reference)
     order = list(range(len(choices)))
     rng.shuffle(order)
@@ -241,7 +266,7 @@ def _names_more(match: re.Match[str], choices: Sequence[str]) -> bool:
 
 
 def _drop_marks(text: str) -> str:
-    return _MARKS.sub("", strip_styles(text))
+    return _MARKS.sub("", strip_decoration(text))
 
 
 def _choose(text: str, choices: Sequence[str]) -> str | None:
@@ -325,7 +350,7 @@ def read_choices(value: Any) -> tuple[list[str], list[str]]:
         value, labels = value["text"], value.get("label")
     elif isinstance(value, Mapping):
         pairs = list(value.items())
-        while pairs and pairs[-1][1] is None:  # `datasets` gives all rows the labels of the longest
+        while pairs and is_empty(pairs[-1][1]):  # `datasets` gives all rows the labels of the longest
             pairs.pop()
         value, labels = [text for _, text in pairs], [label for label, _ in pairs]
     elif isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
@@ -334,7 +359,7 @@ def read_choices(value: Any) -> tuple[list[str], list[str]]:
     texts = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(texts, list | tuple) or not 2 <= len(texts) <= len(ascii_uppercase):
         raise BadArgument(f"the choices are {value!r:.80}; accepted: a list of 2 to 26 texts")
-    if any(not isinstance(each, str | int | float) or not str(each).strip() for each in texts):
+    if any(not isinstance(each, str | int | float) or is_empty(each) for each in texts):
         raise BadArgument(
             f"the choices are {value!r:.80}; one of them is empty or no text; accepted: a list of texts, a "
             "mapping from labels to texts, or a list of mappings with text and label"

@@ -41,8 +41,14 @@ _MINUS = re.compile(r"([=^]\s?\{?)[-−]\s?(?=[^\W\d_])")  # of a formula: y = -
 _RAISED = re.compile("(?<=\\d)[⁻⁰¹²³⁴-⁹]+")
 _RAISED_NAMES = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
-_COMPARISON = re.compile("[<>!]=|[≤≥≠]")
-_COMPARISON_NAMES = {"<=": "\x11", "≤": "\x11", ">=": "\x12", "≥": "\x12", "!=": "\x13", "≠": "\x13"}
+_COMPARISON = re.compile(r"[<>!]=|[≤≥≠]|(?<=\w)\s?[<>]\s?(?=[\w.])")
+_COMPARISON_NAMES = {"<=": "\x11", "≤": "\x11", ">=": "\x12", "≥": "\x12", "!=": "\x13", "≠": "\x13"} | {
+    "<": "\x14",
+    ">": "\x15",
+}
+# no article: "Hepatitis A", "A, C"; but "A. Oslo" has a label
+_LETTER_A = re.compile(r"\b[aA]\b(?!\s*\w|[.):]\s*\w|['’-])")
+_BLANK_GROUPED = re.compile(r"(?<![\d,.] )(?<![\d,.])\d{1,3}(?: \d{3})+(?![\d,.]| \d)")
 _OPERATOR = re.compile(r"->|=>|<-(?!\s?[\w.$])|([<>=!]=|[<>=≤≥≠])|(?<=[\w)])\s?([+−-])\s?(?=[\w(])")
 _OPERATOR_NAMES = {"≤": "<=", "≥": ">=", "≠": "!=", "==": "="}
 # Marks that many leave out: of Latin and Greek letters, and vowels of Hebrew and Arabic. Other scripts' marks
@@ -57,10 +63,13 @@ _MARKS = re.compile(
 )
 _MARKED_LETTER = re.compile(r"[^\W\d_][\u0300-\u036f]*")
 _SEPARATOR = re.compile(r"[,;](?!\d{3}(?!\d))|[,;](?=\s)")
-_SYMBOL = re.compile(  # C++, C#, Canal+, the grade B-
-    r"(?<=\w)\++|(?<=[A-Za-z])#(?![\w#])|(?<![\w-])(?:[A-FO]|AB)[-−](?![\w-])"
+_SYMBOL = re.compile(  # C++, C#, Canal+, the grade B-, Cl-, ~p, f'(x)
+    r"(?<=\w)\++|(?<=[A-Za-z])#(?![\w#])|(?<![\w-])(?:[A-Z][a-z]?\d{0,2}){1,4}[-−](?![\w>-])"
+    r"|(?<![^\s=(])[-−~!](?=[A-Za-z]\b(?!\.))|(?<=[A-Za-z])['’]+(?=\()"
 )
-_SYMBOLS = str.maketrans({"+": "\x06", "#": "\x07", "-": "\x08", "−": "\x08"})
+_SYMBOLS = str.maketrans(
+    {"+": "\x06", "#": "\x07", "-": "\x08", "−": "\x08", "~": "\x17", "!": "\x17", "'": "\x18", "’": "\x18"}
+)
 _HYPHEN = re.compile(rf"(?<=\w)[{_DASHES}](?=\w)")
 _ROMAN = re.compile(r"(?=..)(x{0,3})(ix|iv|v?i{0,3})")
 _YEAR = re.compile(r"(?:in )?(\d{4})\.?", re.IGNORECASE)
@@ -140,7 +149,7 @@ def read_answers(reply: Reply) -> list[str]:
         hedged = _HEDGED.search(f"-{statement.text}\n{statement.behind[:PIECE]}")
         if not hedged and not _begins_with_item(statement.behind):
             stated = [text for each in statement.readings() for text in (each, strip_markup(each))]
-    texts = (reply.text, strip_styles(reply.text), *stated)
+    texts = (reply.text, strip_styles(reply.text), strip_markup(reply.text), *stated)
     return list(dict.fromkeys((*texts, *(drop_contrast(text[-PIECE:]) for text in texts))))
 
 
@@ -221,6 +230,11 @@ def exact_match(answer: str, gold: str, official: bool = False) -> bool:
             return years[0][1] == years[1][1]
         if _signs_differ(answer, gold):
             return False
+        blanks = [_BLANK_GROUPED.search(text) is not None for text in (answer, gold)]
+        if blanks[0] != blanks[1] and re.search(
+            r"\d{4}", (answer, gold)[blanks[0]]
+        ):  # no list: 12 000 is 12000
+            answer, gold = (_BLANK_GROUPED.sub(_join_digits, text) for text in (answer, gold))
     lists = () if official or not _SEPARATOR.search(answer + gold) else (_list_items,)
     for reading in (*_readings(official), *lists):
         left, right = reading(answer), reading(gold)
@@ -285,14 +299,14 @@ def _protect(text: str) -> str:
     text = _EXPONENT.sub(lambda sign: "e" if sign[1] == "+" else "e\x04", text)
     text = _SYMBOL.sub(lambda mark: mark[0].translate(_SYMBOLS), text)
     text = APART_SIGN.sub(" \x04\\g<money>", _MINUS.sub("\\1 \x04", _join_groups(text)))
-    text = text.replace("**", "^").replace("$", "").replace("\\,", "")
+    text = _LETTER_A.sub("\x16", text).replace("**", "^").replace("$", "").replace("\\,", "")
     return _BETWEEN.sub(lambda mark: mark[0].translate(_BETWEEN_NAMES), text)
 
 
 def _write_signs(text: str) -> str:
     """Write powers such as 10³ as 10^3, and comparisons of two characters as one that stays."""
     text = _RAISED.sub(lambda power: "^" + power[0].translate(_RAISED_NAMES), text)
-    return _COMPARISON.sub(lambda sign: f" {_COMPARISON_NAMES[sign[0]]} ", text)
+    return _COMPARISON.sub(lambda sign: f" {_COMPARISON_NAMES[sign[0].strip()]} ", text)
 
 
 def _list_items(text: str) -> str:
@@ -326,6 +340,10 @@ def _read_operators(text: str) -> tuple[list[str], list[str]]:
 def _decompose(text: str) -> str:
     """Return a text in small letters, with marks behind them."""
     return unicodedata.normalize("NFKD", text.casefold()).translate(_LETTER_MARKS)
+
+
+def _join_digits(number: re.Match[str]) -> str:
+    return number[0].replace(" ", "")
 
 
 def _join_groups(text: str) -> str:

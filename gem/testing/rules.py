@@ -477,7 +477,7 @@ def _pickle_and_load(state: Any) -> Any:
 
 @rule
 def fork_replay(case: Subject) -> None:
-    """A fork() continues in the same way, independently of the original; fork(seed) can be played on, with the same answer."""
+    """A fork() continues in the same way, independently; fork(seed) can be played on to the same answer."""
     case.deterministic()
     env = case.make()
     if not case.forkable(env):

@@ -146,7 +146,7 @@ class DataEnv(DatasetEnv):
             how = self.grader.about
         rows = f"{len(self.tasks)} row{'s' * (len(self.tasks) != 1)}{self._elsewhere}"
         understood = self.columns.describe(self._row)
-        more = " The prompt is yours." if self.prompt.template is not None else ""
+        more = self.prompt.describe(self.columns.choices)
         if self.prompt.examples:
             more += f" {len(self.prompt.examples)} examples stand before each question."
         if isinstance(self.tasks, RowTasks) and (repeats := self.tasks.warn_of_ids()):

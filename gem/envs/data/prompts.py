@@ -77,6 +77,17 @@ class Prompt:
                     f"{', '.join(known)}. For the text itself double the braces: {{{{{name}}}}}."
                 )
 
+    def describe(self, choices: str | None) -> str:
+        """Return a sentence of the template and what it leaves out; `choices` is the column of choices."""
+        if self.template is None:
+            return ""
+        shown = {part for name in self.fields for part in (name, name.split(".")[0])}
+        parts = {"question": {"question", self.question}}
+        if choices is not None:
+            parts["choices"] = {"choices", choices, *choices.split("+")}
+        left_out = [f"the {name} ({{{name}}})" for name, names in parts.items() if not names & shown]
+        return " The prompt is yours" + (f"; it does not show {' and '.join(left_out)}." if left_out else ".")
+
     def _shows_hidden(self, name: str) -> bool:
         """Return whether a column is hidden, is in a hidden one, or has one in it."""
         return any(f"{name}.".startswith(f"{each}.") or each.startswith(f"{name}.") for each in self.hidden)

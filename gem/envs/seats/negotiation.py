@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from contextlib import suppress
 from itertools import product
 from typing import TypeAlias
 
@@ -15,6 +17,7 @@ from gem.record import StopReason
 
 ITEMS = ("books", "hats", "balls")
 SHARE_FORM = " ".join(f"# {item}|{item[:-1]}" for item in ITEMS)
+_NAMED = re.compile(r"(\d+) ([a-z]+)", re.ASCII)
 TOTAL = 10
 """The points of all things together for each seat."""
 
@@ -37,7 +40,8 @@ You make offers in turn, {turns} moves altogether, and player_0 begins. A move i
 - \\boxed{{take {example}}}: you want to take so many {items}, in this order; the other gets the rest.
 - \\boxed{{accept}}: you agree to the other's last offer.
 - \\boxed{{leave}}: you break off, and nobody gets anything.
-Before it you may write a message to the other, up to {longest} characters, between <say> and </say>."""
+Before it you may write a message to the other, up to {longest} characters, between <say> and </say>. An \
+offer that cannot be made costs the move. An answer that is no move ends the talks and costs you a point."""
 
 
 class Negotiation(SeatedGame):
@@ -54,7 +58,8 @@ class Negotiation(SeatedGame):
         offer, and the points of that offer for the reader.
     Reward:
         With an agreement, the points of the player's own share, divided by 10: a number in [0, 1]. Without
-        one, 0. An unreadable answer ends the negotiation and earns -0.1.
+        one, 0. An offer of more than there is, or to accept before one, costs the move. An unreadable answer
+        ends the negotiation and earns -0.1.
     End:
         With an agreement, when a player leaves, or after `max_turns` moves. An agreement of 5 points or more
         is a success for that seat. At the end info holds `deal` (each seat's points, or None), `pareto`
@@ -142,16 +147,25 @@ class Negotiation(SeatedGame):
                 f"{player} wants to take {self._list_items(share)}. To you would be left "
                 f"{self._list_items(left)}, worth {self.worth(other, left)} points to you.",
             )
-            if self.turn >= self.max_turns:
-                self._close(None, StopReason.TURN_BUDGET)
-            else:
-                self.selector.next()
-                self._ask()
+            self._pass_on()
+        elif word:
+            why = "there is no offer yet" if word == "accept" else f"there are {self._list_items(self.pool)}"
+            self.tell(player, f"You cannot {word} that: {why}. It cost you the move.")
+            self.tell(other, f"{player} made no offer.")
+            self.note(player, legal=False)
+            self._pass_on()
         else:
             self.tell(player, "Your answer could not be read, which ends the talks without agreement.")
             self.pay(player, UNREADABLE_REWARD)
             self.note(player, legal=False)
             self._close(None, **{player: StopReason.UNREADABLE})
+
+    def _pass_on(self) -> None:
+        if self.turn >= self.max_turns:
+            self._close(None, StopReason.TURN_BUDGET)
+        else:
+            self.selector.next()
+            self._ask()
 
     def _close(
         self, shares: dict[str, Share] | None, stop: StopReason = StopReason.FAILED, **stops: StopReason
@@ -183,22 +197,17 @@ class Negotiation(SeatedGame):
         }
 
     def _read_move(self, text: str) -> tuple[str, Share | None]:
-        """Return the word of a move, and the share that is to be taken."""
+        """Return the word of a move, and the share that is to be taken, None where there is too little."""
         for inside in read_box(text):
             word, *rest = split_move(inside) or [""]
             if word in ("accept", "leave") and not rest:
                 return word, None
-            if word == "take" and (share := self._share(" ".join(rest))) is not None:
-                return word, share
+            if word == "take":
+                with suppress(ValueError):
+                    share = _read_share(" ".join(rest))
+                    fits = all(n <= m for n, m in zip(share, self.pool, strict=True))
+                    return word, share if fits else None
         return "", None
-
-    def _share(self, text: str) -> Share | None:
-        try:
-            share = tuple(map(int, read_form(SHARE_FORM, text)))
-        except ValueError:
-            return None
-        fits = all(0 <= n <= m for n, m in zip(share, self.pool, strict=True))
-        return share if fits else None
 
     def _ask(self) -> None:
         left = self.max_turns - self.turn
@@ -254,6 +263,18 @@ def _worths(pool: Share) -> list[Share]:
         for values in product(*(range(TOTAL // n + 1) for n in pool))
         if sum(map(int.__mul__, pool, values)) == TOTAL
     ]
+
+
+def _read_share(text: str) -> Share:
+    """Return how many of each item; with their names they may come in any order.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    named = {name.removesuffix("s") + "s": number for number, name in _NAMED.findall(text)}
+    if set(named) == set(ITEMS) and len(text.split()) == 2 * len(ITEMS):
+        text = " ".join(named[item] for item in ITEMS)
+    return tuple(map(int, read_form(SHARE_FORM, text)))
 
 
 def _shares(pool: Share) -> list[Share]:

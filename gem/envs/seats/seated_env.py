@@ -50,7 +50,7 @@ def _guard_reset(guard: Callable[..., Any], reset: Callable[..., Any]) -> Callab
     @functools.wraps(reset)
     def begin_seats(self: SeatedEnv, seed: int | None = None, **options: Any) -> MultiStart:
         self._actor_seed, self._actor_rngs = None, {}
-        return self._begin(MultiStart(*reset(self, seed=seed, **options)))
+        return self._begin(core.name_values(self, MultiStart, reset(self, seed=seed, **options)))
 
     guarded_reset = guard(begin_seats)
 
@@ -66,7 +66,7 @@ def _guard_step(step: Callable[..., Any]) -> Callable[..., MultiStep]:
     def step_seats(self: SeatedEnv, actions: Mapping[str, str]) -> MultiStep:
         if self._phase != core._RUNNING:
             raise core.not_running(self)
-        result = self._settle(MultiStep(*step(self, self._check(actions))))
+        result = self._settle(core.name_values(self, MultiStep, step(self, self._check(actions))))
         self._phase = core._RUNNING if self._live else core._OVER
         return result
 
@@ -190,6 +190,8 @@ class SeatedEnv(Env):
 
     def _begin(self, start: MultiStart) -> MultiStart:
         """Record the seats that act first."""
+        self._check_mapping("reset", "obs", start.obs)
+        self._check_mapping("reset", "infos", start.infos)
         if set(start.infos) != set(self.seats):
             raise ContractBroken(
                 f"{self}: reset() returned infos for {sorted(start.infos)}; accepted: one for each of "
@@ -226,16 +228,24 @@ class SeatedEnv(Env):
     def _settle(self, step: MultiStep) -> MultiStep:
         """Record the seats that are left, and those that act next."""
         for name in ("rewards", "terminations", "truncations", "infos"):
+            self._check_mapping("step", name, getattr(step, name))
             if set(getattr(step, name)) != set(self._live):
                 raise ContractBroken(
                     f"{self}: step() returned {name} for {sorted(getattr(step, name))}; accepted: "
                     f"one for each of {self._live}."
                 )
+        self._check_mapping("step", "obs", step.obs)
         left = tuple(a for a in self._live if not (step.terminations[a] or step.truncations[a]))
         ended = set(self._live) - set(left)
         self._live = left
         self._look({seat: obs for seat, obs in step.obs.items() if seat not in ended}, left)
         return step
+
+    def _check_mapping(self, method: str, name: str, given: object) -> None:
+        if not isinstance(given, Mapping):
+            raise ContractBroken(
+                f"{self}: {method}() returned {given!r:.80} as {name}; accepted: a dict from seats."
+            )
 
     def _look(self, obs: Mapping[str, Obs], live: tuple[str, ...]) -> None:
         if strangers := set(obs) - set(live):

@@ -23,6 +23,9 @@ LONGEST_CALL = 4000
 MOST_FIGURES = 25
 """The most different figures in a message that counts as telling a figure; more are a mere list."""
 
+MOST_OWN_FIGURES = 15
+"""The most figures of a talk that the clerk read nowhere and did not have to tell; more are guesses."""
+
 HANG_UP = "<hang_up>"
 _FIGURE = re.compile(  # the group leaves out the unit, and the cents where these are 0
     r"(?<![\w.])(?<!\d,)(?i:EUR)?([A-Z]?\d+)(?:[.,]00?)?(?i:EUR(?:os?)?)?(?!\w|[.,]\d)"
@@ -79,8 +82,9 @@ class ServiceDesk(SeatedGame):
     Reward:
         1 to both seats at the end if three conditions hold, else 0. The database is as it should be
         (`database` in info). The clerk told the customer the required figures (`told`); a message with more
-        than 25 different figures tells none. If a rule forbids the request, the clerk named that rule and no
-        other, and told nothing of another customer's booking (`refused`).
+        than 25 different figures tells none, nor does a talk with more than 15 that the clerk read nowhere.
+        If a rule forbids the request, the clerk named that rule and no other, and told nothing of another
+        customer's booking (`refused`).
     End:
         When the customer hangs up, or after `max_turns` moves.
     Source:
@@ -107,6 +111,7 @@ class ServiceDesk(SeatedGame):
         self.goal = self.case.goal()
         self.desk = Desk(copy.deepcopy(self.case.database))
         self.messages: list[tuple[str, str]] = []  # seat and message
+        self.figures_read = set(_FIGURE.findall(policy()))  # by the clerk
         me = self.case.me
         tools = "\n".join(f"- {tool}" for tool in TOOLS.values())
         self.tell(
@@ -162,6 +167,7 @@ class ServiceDesk(SeatedGame):
             given, error = self._call(each)
             text = f"The tool gave: {given}"
             self.tell("agent", text)
+            self.figures_read.update(_FIGURE.findall(given))
             name = each.call.name[:60] if each.call else "unreadable"
             results.append({"tool": name, "error": error, "refused": False, "shown": len(text)})
         self.note("agent", tool_results=results)
@@ -181,10 +187,14 @@ class ServiceDesk(SeatedGame):
         spoken = [text for who, text in self.messages if who == "agent"]
         named = {int(number) for text in spoken for number in _RULE.findall(text)}
         database = self.desk.database == self.goal
-        figures_told = all(any(_tells(text, figure) for text in spoken) for figure in self.case.figures)
+        heard = {figure for who, text in self.messages if who != "agent" for figure in _FIGURE.findall(text)}
+        figures = {figure for text in spoken for figure in _FIGURE.findall(text)}
+        guesses = figures - heard - self.figures_read - set(self.case.figures)
+        figures_told = len(guesses) <= MOST_OWN_FIGURES and all(
+            any(_tells(text, figure) for text in spoken) for figure in self.case.figures
+        )
         refused = self.case.rule is None or named == {self.case.rule}
-        private = {figure for text in spoken for figure in _FIGURE.findall(text)} & self.case.private
-        refused &= len(private) < 2
+        refused &= len(figures & self.case.private) < 2
         right = database and figures_told and refused and stop is not StopReason.TURN_BUDGET
         for seat in self.seats:
             self.pay(seat, float(right))

@@ -25,7 +25,7 @@ from gem.graders.mathematics.languages import word_set
 from gem.graders.mathematics.notation import FUNCTIONS, Unread, rewrite_numbers
 from gem.graders.mathematics.trees import Node
 from gem.graders.mathematics.units import UNITS, fold_case, measure
-from gem.parsing import STYLES
+from gem.parsing import STYLE, STYLES
 
 LENGTH = 1200
 """The most characters of an answer that is read as mathematics."""
@@ -56,7 +56,7 @@ _LETTERS = (
 )
 _GREEK = frozenset(_LETTERS.split())
 _TOKEN = re.compile(
-    rf"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?:{'|'.join(STYLES)})(?![a-zA-Z])\s*\{{(?P<inside>[^{{}}\\]*)\}}"
+    rf"\s*(?:(?P<num>\d+(?:\.\d+)?|\.\d+)|\\(?:{STYLE})(?![a-zA-Z])\s*\{{(?P<inside>[^{{}}\\]*)\}}"
     r"|\\(?P<cmd>[a-zA-Z]+|[^a-zA-Z])|(?P<word>[^\W\d_]+)"
     r"|(?P<op><=|>=|!=|==|\*\*|:=|[-+*/^_=<>(){}\[\],;:|!%&'\"@~`.#?]))"
 )

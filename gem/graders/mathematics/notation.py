@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from gem.graders.mathematics import number_words
 from gem.graders.mathematics.nouns import is_unit_or_noun
-from gem.parsing import strip_styles
+from gem.parsing import STYLE, SWITCH, strip_styles
 
 Rule = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
 """What a text must contain, the pattern, and what is written instead."""
@@ -72,7 +72,8 @@ _LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉]+")
 _ROOT = re.compile(r"([√∛])\s*(\d+(?:\.\d+)?)")
 _NO_MEANING = re.compile(
     r"\\(?:(?:left|right)(?![a-zA-Z])\s*\.?|[hv]space\{[^{}]*\}|phantom\{[^{}]*\}|[,;:>!\s]"
-    r"|(?:text)?color\s*\{[a-zA-Z]+\}|(?:middle|[bB]igg?[lrm]?|large|Large|huge|small|bfseries|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
+    r"|(?:text)?color\s*\{[a-zA-Z]+\}"
+    rf"|(?:middle|[bB]igg?[lrm]?|{SWITCH}|displaystyle|textstyle|scriptstyle|limits|nolimits|quad|qquad|thinspace)(?![a-zA-Z]))"
 )
 _SPACES = re.compile(r"\s+")
 _THIN_COMMA = re.compile(r"\s*\{\s*,\s*\}\s*|,\s*\\!\s*")
@@ -230,8 +231,8 @@ _PHRASES = make_rules(
     ("\\", r"\A\\(?:vec|hat|overrightarrow|bm)\s*\{?\s*([A-Za-z]{1,2})\s*\}?\s*=(?=[^=]+\Z)", r"\1 ="),
     ("!=", r"(?<=\d)!=(?=\s*\d)", "! ="),
     *(
-        (mark, r"\A\\(?:text|textbf|mathrm|mathbf|textit|underline)\s*\{\s*([^{}]*\d[^{}]*?)\s*\}\Z", r"\1")
-        for mark in ("\\text", "\\math", "\\underline")
+        (mark, rf"\A\\(?:{STYLE}|underline)(?![a-zA-Z])\s*\{{\s*([^{{}}]*\d[^{{}}]*?)\s*\}}\Z", r"\1")
+        for mark in ("\\text", "\\math", "\\underline", "\\emph")
     ),
     # what says that constants are any numbers
     (

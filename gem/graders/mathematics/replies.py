@@ -12,7 +12,7 @@ from gem.errors import BadArgument
 from gem.graders.mathematics import languages
 from gem.graders.mathematics.corrections import FAULT, apply_corrections, distinct_texts, equal_texts
 from gem.graders.mathematics.statements import stated_answer, value_of
-from gem.parsing import boxed, drop_invisible, drop_thinking, strip_styles
+from gem.parsing import STYLE, boxed, drop_invisible, drop_thinking, strip_styles
 
 ANSWER = 20_000  # characters of a boxed or bare answer that are looked at
 LONGEST = 200_000  # characters at the end of a reply in which a box is looked for
@@ -325,8 +325,7 @@ def _rewrite(inside: str, text: str) -> str:
 # the name before a box
 _LABEL = re.compile(r"(\\?(?:angle|text|vec)?[\s{]*[A-Za-z][\w{} ]*)=\s*\Z")
 _ALL_STYLED = re.compile(
-    r"\\(?:text|textbf|textrm|textit|mathbf|mathrm|mbox|underline|bf|rm|boldsymbol|bm"
-    r"|fbox)\s*\{((?:[^{}\\]|\\[a-z]+\{[^{}]*\}|\\[^a-z])*)\}"
+    rf"\\(?:{STYLE}|underline|bm|fbox)(?![a-zA-Z])" r"\s*\{((?:[^{}\\]|\\[a-z]+\{[^{}]*\}|\\[^a-z])*)\}"
 )
 
 

@@ -75,7 +75,15 @@ def test_a_message_in_thinking_is_not_said():
 
 @pytest.mark.parametrize(
     "text",
-    ["1, 0, 1", "(1, 0, 1)", "[1, 0, 1]", ": 1 0 1", "1 book, 0 hats, 1 ball", "1 books, 0 hats and 1 balls"],
+    [
+        "1, 0, 1",
+        "(1, 0, 1)",
+        "[1, 0, 1]",
+        ": 1 0 1",
+        "1 book, 0 hats, 1 ball",
+        "1 books, 0 hats and 1 balls",
+        "1 ball, 1 book, 0 hats",
+    ],
 )
 def test_an_offer_may_be_written_as_the_game_writes_things(text):
     for seed in range(5):
@@ -88,13 +96,11 @@ def test_an_offer_may_be_written_as_the_game_writes_things(text):
     "text",
     [
         "",
-        r"\boxed{take 1 hat, 0 books, 1 ball}",
+        r"\boxed{take 1 hat, 0 hats, 1 ball}",
         r"\boxed{take 1 book, 0 hats}",
         r"\boxed{take 1/0/1}",
         r"\boxed{take 0 0 0}</think>No.",
-        r"\boxed{accept}",
         r"\boxed{take 1}",
-        r"\boxed{take 9 9 9}",
         r"\boxed{take -1 0 0}",
         "take 1 0 0",
     ],
@@ -104,6 +110,19 @@ def test_what_cannot_be_read_ends_the_talks(text):
     assert step.done
     assert step.rewards == {ONE: -0.1, TWO: 0.0}
     assert (step.infos[ONE]["stop"], step.infos[TWO]["stop"]) == ("unreadable", "failed")
+
+
+@pytest.mark.parametrize(
+    "text", [r"\boxed{accept}", r"\boxed{take 9 9 9}", r"\boxed{take 9 books, 0 hats, 0 balls}"]
+)
+def test_what_cannot_be_done_costs_the_move(text):
+    env = begun(max_turns=2)
+    step = say(env, text)
+    assert (step.done, step.rewards, step.infos[ONE]["legal"]) == (False, {ONE: 0.0, TWO: 0.0}, False)
+    assert (env.acting, env.offers) == ((TWO,), [])
+    last = say(env, text)
+    assert last.infos[TWO]["stop"] == "turn_budget"
+    assert "You cannot" in last.obs[TWO]
 
 
 def test_the_deadline_and_a_farewell_leave_nothing():

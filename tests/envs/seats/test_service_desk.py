@@ -84,6 +84,17 @@ def test_a_figure_must_be_told_and_a_list_of_figures_tells_nothing():
     assert play("cancel_early", lambda t: every if "figures" in t else t).infos["agent"]["told"] is False
 
 
+@pytest.mark.parametrize("scenario", ["price", "book", "move"])
+def test_guesses_in_several_messages_tell_nothing(scenario):
+    env = begun(scenario)
+    while "figures" not in (text := env.expert_action("agent")):
+        clerk(env, text)
+    for first in range(1, 226, 25):
+        step = clerk(env, f"Is it {', '.join(map(str, range(first, first + 25)))}?")
+    step = step if step.done else clerk(env, "Goodbye.")
+    assert (step.done, step.infos["agent"]["told"]) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("scenario", "said"),
     [
