@@ -36,7 +36,19 @@ from gem.parsing import boxed, boxed_or_tagged, fences, strip_markup
 from gem.record import StopReason
 from gem.specs import check_accepted
 
-with GlobalGenerators().active():  # what the package imports draws from them (rich, for its links)
+
+@contextlib.contextmanager
+def _forget_part(package: str) -> Iterator[None]:
+    """Forget the modules of a package whose import is interrupted: the next import would find only a part."""
+    try:
+        yield
+    except BaseException:
+        for name in [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]:
+            del sys.modules[name]
+        raise
+
+
+with GlobalGenerators().active(), _forget_part("reasoning_gym"):  # rich draws, for its links
     from reasoning_gym.composite import CompositeDataset
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import DATASETS
