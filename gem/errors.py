@@ -302,6 +302,10 @@ def check_least(name: str, value: Any, least: int = 1) -> None:
         check_count(name, value, least)
 
 
+MOST = 2**63 - 1
+"""The largest count: the longest that a list or a range may be."""
+
+
 def check_count(name: str, value: Any, least: int = 1) -> None:
     """Refuse what is no whole number of `least` or more, None too.
 
@@ -309,6 +313,8 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         BadArgument: with the name, the value and what is accepted.
     """
     whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if whole and value > MOST:
+        raise BadArgument(f"{name} is {hex(value)[:20]}...; accepted: {least} to {MOST}.")
     right = whole and value >= least
     check_argument(name, value, right, f"{least} or more{'' if whole else ', a whole number'}")
 

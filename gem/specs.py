@@ -11,14 +11,15 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum, EnumType
-from numbers import Integral
+from numbers import Integral, Real
 from operator import attrgetter
 from os import PathLike, fspath
-from typing import Any, ClassVar, Literal, Self, SupportsIndex, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, Self, SupportsIndex, TypeAlias
 
 from gem.errors import BadArgument, GemError, UnknownArgument, check_argument, did_you_mean
 from gem.plugins import load
@@ -161,10 +162,19 @@ class Rebuildable:
     """The arguments that may hold passwords or keys: they are never stored."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Remember the arguments. Raises UnknownArgument for any, in a class without ``__init__``."""
+        """Remember the arguments.
+
+        Raises:
+            UnknownArgument: for any, in a class without ``__init__``. BadArgument: for one that is no number,
+                truth value or function, where a class of gem's says that it is.
+        """
         plain = cls.__init__ is object.__init__ and cls.__new__ is Rebuildable.__new__  # they take anything
         if (args or kwargs) and plain:
             raise UnknownArgument(f"{cls.__name__}() has no __init__ and takes no arguments.")
+        kinds = _kinds_of(cls)
+        for name, value in (*zip(parameters_of(cls), args, strict=False), *kwargs.items()):
+            if kind := kinds.get(name):
+                check_argument(name, value, kind.is_kind(value), kind.accepted)
         self = super().__new__(cls)
         self._init = (args, kwargs)
         return self
@@ -192,6 +202,41 @@ def _declared_by(callee: type) -> dict[str, inspect.Parameter]:
     if init is object.__init__:
         return {}
     return dict([*inspect.signature(init).parameters.items()][1:])
+
+
+class _Kind(NamedTuple):
+    """A kind of argument that every constructor of gem's refuses anything else for."""
+
+    is_kind: Callable[[Any], bool]
+    accepted: str
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and value == value
+
+
+_KINDS = {
+    "bool": _Kind(lambda value: type(value).__name__ in ("bool", "bool_"), "True or False"),
+    "int": _Kind(lambda value: isinstance(value, Integral) and not isinstance(value, bool), "a whole number"),
+    "float": _Kind(_is_number, "a number"),
+    "Callable": _Kind(callable, "a function"),
+}
+_KINDS |= {
+    f"{name} | None": _Kind(
+        lambda value, is_kind=is_kind: value is None or is_kind(value), f"{accepted} or None"
+    )
+    for name, (is_kind, accepted) in _KINDS.items()
+}
+
+
+@functools.cache
+def _kinds_of(callee: type) -> dict[str, _Kind]:
+    """Return the kinds of a constructor's arguments by their annotations; none for classes of others."""
+    owner = next(base for base in callee.__mro__ if "__init__" in vars(base))
+    if not owner.__module__.startswith("gem."):
+        return {}
+    kinds = {name: re.sub(r"\[.*\]", "", str(each.annotation)) for name, each in _declared_by(callee).items()}
+    return {name: _KINDS[kind] for name, kind in kinds.items() if kind in _KINDS}
 
 
 def check_keywords(callee: Callable[..., Any], kwargs: Iterable[str], name: str) -> None:

@@ -326,6 +326,8 @@ def read_numbers(reference: Any, unit: str = "") -> list[Fraction]:
         BadArgument: when it has none, or a text has more than one.
     """
     if isinstance(reference, int | float) and not isinstance(reference, bool):
+        if isinstance(reference, int) and abs(reference) >= 10**DIGITS:
+            raise BadArgument(f"the reference has more than {DIGITS} digits, which no answer may have")
         try:
             return [Fraction(str(reference))]
         except ValueError:  # NaN and infinity

@@ -396,7 +396,7 @@ class Table(_Lines):
         """
         self.path = path
         text = decode(path, read_bytes(path, None))
-        head = text.partition("\n")[0]
+        head = text.lstrip("\r\n").partition("\n")[0]
         self.delimiter = "\t" if path.name.lower().endswith(".tsv") else max(",;\t", key=head.count)
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter, strict=True)
         self._cells: list[list[str]] = []
@@ -404,7 +404,7 @@ class Table(_Lines):
         line = 1
         try:
             with _long_cells():
-                self.names = [name.strip() for name in next(reader, [])]
+                self.names = [name.strip() for name in next(filter(None, reader), [])]
                 line = reader.line_num + 1
                 for cells in reader:
                     if cells:
@@ -430,7 +430,7 @@ class Table(_Lines):
         return {name: cell for name, cell in zip(self.names, filled, strict=False) if name}
 
 
-def _refuse_twice(path: Path, names: Sequence[str]) -> None:
+def _refuse_twice(path: Path | str, names: Sequence[str]) -> None:
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise BadArgument(f"{path} cannot be read: the column {twice[0]!r} is there twice; rename one.")
 
@@ -693,9 +693,11 @@ def _frame_rows(frame: Any) -> Any:
     if hasattr(frame, "to_dicts"):  # polars
         return frame.to_dicts()
     if hasattr(frame, "to_pylist") and hasattr(frame, "column_names"):  # pyarrow
+        _refuse_twice("the table", frame.column_names)
         return _widen(frame).to_pylist()
     if hasattr(frame, "iloc") and hasattr(frame, "to_dict"):  # pandas
         frame = frame.rename(columns=str)  # a file without a header has numbers
+        _refuse_twice("the data frame", list(frame.columns))
         short = [name for name, kind in frame.dtypes.items() if str(kind) in SHORT_FLOATS]
         return frame.astype(dict.fromkeys(short, str)).astype(dict.fromkeys(short, float)).to_dict("records")
     return name_classes(frame)
