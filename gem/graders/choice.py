@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from gem.errors import BadArgument
 from gem.graders.base import BoxedGrader, Score
 from gem.graders.mathematics.languages import AND_OR
-from gem.graders.stated import Statement, drop_label, find_corrections, read_reply
+from gem.graders.stated import Statement, drop_contrast, drop_label, find_corrections, read_reply
 from gem.graders.text import exact_match
 from gem.parsing import drop_invisible, strip_decoration, strip_markup
 from gem.tasks.columns import Columns
@@ -220,7 +220,9 @@ def read_letter(reply: str, choices: Sequence[str]) -> str | None:
         if stated is not None:
             return stated or None
     lines = [line for line in rest.splitlines() if line.strip(" \t`")]
-    closing = _choose(parts.closing, choices) if parts.closing else None
+    closing = parts.closing and (
+        _choose(parts.closing, choices) or _choose(drop_contrast(parts.closing), choices)
+    )
     if closing or not lines:
         return closing
     last = _choose(lines[-1], choices)

@@ -85,9 +85,12 @@ _OTHER_THAN = re.compile(  # a number behind these is not the one that is meant
     r"(?: (?:exactly|just))?[\s$(*:\\]*\Z",
     re.IGNORECASE,
 )
-_CONTRASTED = re.compile(  # nor is one behind these: "18, not 17", "18 instead of 17"
-    r"(?:\b(?:rather than|instead of|as opposed to)|\d[^.;:=\n\d]{0,30}(?:,| and| but|[(–—])\s?not)"
-    r"[\s$€£(*\\]{1,4}\Z",
+_CONTRASTED = re.compile(  # nor is one behind these: "18, not 17", "18 instead of the 17"
+    r"(?:\b(?:rather than|instead of|as opposed to|unlike)"
+    r"|\d(?:\*\*)?(?:[^.;:=\n\d]{0,30}(?:,| and| but|[(–—]))?\s?"
+    r"(?:(?:certainly|definitely|clearly|surely) )?(?:not|never))"
+    r"(?:,? (?:the|an?|about|around|say|exactly|just|only)\b){0,3}(?:,? [a-z] ?= ?)?[\s,$€£(*\\≈~'\"‘“]{1,5}"
+    r"(?:[\d.,]{1,20} (?:or|and|nor) )?\Z",
     re.IGNORECASE,
 )
 _LINKS = re.compile(r"(?:[\s({*\\]|\b(?:be|equal|to|exactly|just|the|an?)(?=\W))*\Z")

@@ -70,8 +70,17 @@ _SENTENCE_END = re.compile(
     r"[.!?;。！？](?=\s|\Z|[*_])|,? (?:because|since|which|as (?:it|this))\b| [—–] | \((?:as|see|since)\b"
 )
 _CONTRAST = re.compile(
-    r"(?:,? (?:rather than|instead of|as opposed to)"
-    r"|, (?:and |but )?not(?! (?:sure|certain|really|quite|exactly|only|just|yet)\b)) [^.,;:\n]{1,60}[.!]*\Z",
+    r"(?P<last>[^\W_]\S*)(?:,? (?:rather than|instead of|as opposed to)|, (?:and |but )?(?P<no>not)) "
+    r"(?P<other>[^.,;:\n]{1,60})[.!]*\Z",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"\A(?:the|an?) ", re.IGNORECASE)
+_NO_OTHER = re.compile(  # what takes back or limits, in place of naming another
+    r"(?:\d+ ?% |(?:an?|the) )*(?:100|sure|certain\w*|really|quite|exact\w*|only|just|yet|true|right"
+    r"|correct|false|wrong|answer|(?:im)?possibl[ey]|probabl[ey]|likely|too|so|very|entirely|fully"
+    r"|completely|totally|absolutely|always|often|necessarily|confident|proven|known|clear\w*|that|it"
+    r"|this|all|any|every\w*|even|much|many|in|on|at|for|to|from|by|with\w*|as|if|when|because|unless|of"
+    r"|i|we|you)\b",
     re.IGNORECASE,
 )
 _TAIL = re.compile(r"\s?(?:です|である|입니다|이다)[。.]?\Z")
@@ -211,8 +220,16 @@ def drop_emphasis(text: str) -> str:
 
 
 def drop_contrast(text: str) -> str:
-    """Return a text without what it says at its end that the answer is not: Oslo, not Bergen."""
-    return _CONTRAST.sub("", text)
+    """Return a text without what it says at its end that the answer is not: Oslo, not Bergen.
+
+    What follows "not" must be of the answer's kind: "Oslo, not likely" has no other answer.
+    """
+    match = _CONTRAST.search(text)
+    if match is None:
+        return text
+    other = _ARTICLE.sub("", match["other"]).lstrip("*_`\"'“‘($")
+    named = other[:1].isupper() or other[:1].isdigit() or match["last"][:1].islower() or not match["no"]
+    return text[: match.end("last")] if named and not _NO_OTHER.match(other) else text
 
 
 def is_taken_back(behind: str) -> bool:
@@ -243,7 +260,7 @@ def find_corrections(behind: str) -> list[str]:
     ]
     pieces = [_PIECE_END.split(text, maxsplit=1)[0].strip(" .!*") for text in texts]
     read = [*(_read_closing(piece) or piece for piece in pieces), _read_closing(last.lstrip("-•> "))]
-    return [piece for piece in read if piece and " is " not in piece]  # not "A is in Italy"
+    return [drop_contrast(piece) for piece in read if piece and " is " not in piece]  # not "A is in Italy"
 
 
 def _read_field(text: str) -> str | None:
@@ -289,7 +306,7 @@ def _announces(text: str, match: re.Match[str]) -> bool:
 
 def _read_closing(line: str) -> str | None:
     """Return what a line concludes without the word answer."""
-    line = drop_contrast(drop_emphasis(line[-PIECE:]))
+    line = drop_emphasis(line[-PIECE:])
     last = _SENTENCE_END.split(line.rstrip(".!"))[-1].strip()
     whole = _STOP.split(line.rstrip(".!"))[-1]
     for text in (last, line):

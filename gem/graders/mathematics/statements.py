@@ -190,7 +190,11 @@ def _is_sentence(line: str) -> bool:
 
 
 _SUBJECT = re.compile(
-    r"(?:\w+,? )?(?:(?:it|that|there|here|he|she|they|we|you|i)['’](?:s|d|ll|m|re|ve)|(?:i|we) [a-z]{2,})\b",
+    r"(?:(?:so|thus|hence|therefore|then|and|ok|okay|yes|well|finally|actually),? )?"
+    r"(?:(?:it|that|there|here)['’]s|(?:i|we) (?:get|got|have|find|found|obtain|say|compute|count)) "
+    r"(?:exactly |just )?[\\($]*[-−]?[\d.,]*\d(?:/\d+)?\\?%?[\\)$]*"
+    r"(?: (?!(?:more|less|fewer|times|and|or|over|plus|minus|divided|out|of|to)\b)[^\W\d_]{2,}){0,2}"
+    r"(?:[.!,;]|\Z)",
     re.IGNORECASE,
 )
 """What makes a line of few words a sentence: It's, I get."""
@@ -623,10 +627,14 @@ def _groups(clause: str, atoms: list[_Atom], foreign: bool) -> list[_Group]:
         first = i
         while atoms[first].kind != "word" and i + 1 < len(atoms) and _continues(atoms, first, i):
             i += 1
-        while i > first and atoms[i].kind == "operator":
+        while i > first and atoms[i].kind == "operator" and not _is_name(atoms, i, i - 1):
             i -= 1
         while first < i and atoms[first].kind == "operator" and atoms[first].text not in _SIGNS:
+            if _is_name(atoms, first, first + 1):
+                break
             first += 1
+        while i + 2 < len(atoms) and _is_name(atoms, i + 2, i + 1):
+            i += 2
         kinds = {atom.kind for atom in atoms[first : i + 1]}
         if kinds & {"value", "words"} or ({"operator", "weak"} <= kinds and i > first + 1):
             behind = [] if re.search(r"[,;:.)]", atoms[i].behind) else atoms[i + 1 : i + 6]
@@ -634,6 +642,12 @@ def _groups(clause: str, atoms: list[_Atom], foreign: bool) -> list[_Group]:
             groups.append(_Group(clause, atoms, first, i, unit))
             i += used
     return groups
+
+
+def _is_name(atoms: list[_Atom], at: int, sign: int) -> bool:
+    """Return whether a letter beside a sign of arithmetic is the name of a number, as in 18 + x."""
+    letter = len(atoms[at].text) == 1 and atoms[at].text.isalpha() and atoms[at].text not in "aAI"
+    return letter and atoms[sign].text in ("+", "-", "−", "*", "/", "^")
 
 
 _SIGNS = ("-", "−", "<", ">", "≤", "≥", "=")
