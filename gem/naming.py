@@ -40,6 +40,7 @@ from gem.source_files import (
     install,
     known_source,
     named_before,
+    parse_code,
     read_source,
     remember,
     remember_name,
@@ -323,7 +324,7 @@ def _list_definitions(source: Source | None) -> str:
     if source is None:
         return ""
     names: list[str] = []
-    for node in ast.parse(source.files[source.main]).body:
+    for node in parse_code(source.files[source.main]).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.append(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign):

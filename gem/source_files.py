@@ -45,6 +45,16 @@ MOST_FILES, MOST_CHARACTERS = 1000, 20_000_000
 """The largest source: an import that drags in more than this is a mistake, or a package to install."""
 
 
+def parse_code(code: str) -> ast.Module:
+    """Parse code, with a retry because Python 3.11 may miscount its recursion depth in threads."""
+    for _ in range(9):
+        try:
+            return ast.parse(code)
+        except SystemError:
+            continue
+    return ast.parse(code)
+
+
 @dataclass(frozen=True)
 class Source:
     """A Python file and the siblings that it imports, as text.
@@ -144,7 +154,7 @@ def _text(path: Path) -> str:
 def _imported_names(text: str, at_the_top: bool) -> set[str]:
     """Return the first parts of the names that a file imports; relative ones only for a file at the top."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse_code(text)):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (at_the_top or not node.level):
@@ -218,7 +228,7 @@ class _Loader(InspectLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         """Compile the module; its imports of siblings become relative."""
-        tree = ast.parse(self.get_source(fullname))
+        tree = parse_code(self.get_source(fullname))
         depth = fullname.count(".") + self.is_package(fullname)
         tree = ast.fix_missing_locations(_Relative(self.source.siblings, depth).visit(tree))
         path = _path(self.source, self.file) if self.file else f"<{fullname}>"

@@ -581,7 +581,7 @@ class _SuiteRun:
         if self.out is None:
             return None
         store = open_store(self.last, self.out, name, len(self.agents) == 1)
-        store.budget = self.budget
+        store.budget, store.agent = self.budget, name
         if self.budget is not None and (damaged := store.count_stored(self.budget)):
             lines = f"{damaged} damaged line{'s' * (damaged != 1)}"
             self.events.on_message(f"{store.path}: the budget does not count {lines}")
@@ -672,11 +672,11 @@ class _SuiteRun:
         several = self.result.several
         self.events.on_play(tasks.label, name if several else "", len(tasks.seeds) * entry.samples)
         if self.budget is not None:
-            self.budget.begin()
+            self.budget.begin(name, entry.env)
         places: dict[int | None, int] = {seed: at for at, seed in enumerate(tasks.seeds)}
         ended: set[str] = set()
         kept = self.stores[name]
-        store = Attempts(self.budget) if kept is None else kept
+        store = Attempts(self.budget, name) if kept is None else kept
 
         def count(episode: Episode) -> None:
             if (resumed := self.resumed.pop(name, None)) is not None:  # and it accepts this evaluation

@@ -213,9 +213,11 @@ def _figure(gate: Gate, of: EnvResult | Mean, card: Scorecard) -> tuple[float | 
     elif gate.metric == "cost":
         figure = card.cost(of.usage)
     else:
-        if isinstance(of, EnvResult) and name in ("return", "turns"):
-            of = replace(of, unclear=0)  # they are known where success is not
-        why = of.withheld if isinstance(of, Mean) else card.withheld(of)
+        known = name in ("return", "turns")  # also where success is not
+        if isinstance(of, Mean):
+            why = of.withheld_known if known else of.withheld
+        else:
+            why = card.withheld(replace(of, unclear=0) if known else of)
         if why:
             return None, why
         if isinstance(of, Mean) and name in of.gaps:

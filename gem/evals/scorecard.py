@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gem.evals.environments import name_tasks
@@ -44,7 +44,8 @@ class Mean:
     """Means over several environments, weighted by the environments' weights, not by their episodes.
 
     `left_out` environments could not be made and are in no figure. `withheld` is the reason for no headline,
-    as one of these. `gaps` has the figures that not every environment has, and why: a mean over the others
+    as one of these; `withheld_known` is that of return and turns, which may be known where success is not.
+    `gaps` has the figures that not every environment has, and why: a mean over the others
     would look better.
     """
 
@@ -65,6 +66,7 @@ class Mean:
     seconds_per_success: Interval | None = field(default=None, compare=False)
     tasks: int = 0
     gaps: dict[str, str] = field(default_factory=dict)
+    withheld_known: str = ""
 
     @property
     def coverage(self) -> float:
@@ -220,6 +222,9 @@ class Scorecard:
             if all(result.tasks for result in results)
             else 0,
             gaps,
+            self._why_none(
+                [replace(row, result=row.result and replace(row.result, unclear=0)) for row in rows]
+            ),
         )
 
     def _why_none(self, rows: Sequence[Scored]) -> str:
@@ -234,7 +239,9 @@ class Scorecard:
         named = f"{first}{f' and {len(more)} more' if more else ''}"
         if absent:
             return f"without {named}, which {'are' if more else 'is'} not here"
-        return f"the coverage of {named} is under {self.min_coverage:.1%}"
+        clear = not any(row.result.unclear for row in rows if row.result is not None)
+        what = "coverage" if clear else "share of episodes with word of success"
+        return f"the {what} of {named} is under {self.min_coverage:.1%}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""

@@ -20,12 +20,13 @@ class CountedStore(EpisodeStore):
     """An episode store that also reports each new episode to a budget."""
 
     budget: Budget | None = None
+    agent = ""
 
     def append(self, episode: Episode) -> None:
         """See EpisodeStore.append."""
         super().append(episode)
         if self.budget is not None:
-            self.budget.append(episode)
+            self.budget.append(episode, self.agent)
 
     def count_stored(self, budget: Budget) -> int:
         """Add the stored episodes to a budget, and return how many lines are damaged and played again."""
@@ -38,7 +39,7 @@ class CountedStore(EpisodeStore):
                 continue
             job = episode.run.id, episode.job, episode.sample
             if job not in decided:  # a later line of it has only more parts
-                budget.append(episode)
+                budget.append(episode, self.agent)
             if episode.scored:
                 decided.add(job)
         return damaged
@@ -60,15 +61,15 @@ class CountedStore(EpisodeStore):
 class Attempts:
     """What an evaluation without a folder keeps of its attempts: the usage of those without verdict."""
 
-    def __init__(self, budget: Budget | None) -> None:
-        """Count nothing yet; `budget` counts every attempt too."""
-        self.budget = budget
+    def __init__(self, budget: Budget | None, agent: str) -> None:
+        """Count nothing yet; `budget` counts every attempt of the agent too."""
+        self.budget, self.agent = budget, agent
         self._spent: dict[str, dict[str, Usage]] = {}  # by the episode's id
 
     def append(self, episode: Episode) -> None:
         """Count an attempt."""
         if self.budget is not None:
-            self.budget.append(episode)
+            self.budget.append(episode, self.agent)
         if not episode.scored:
             self._spent[episode.id] = spent_on((episode,))
 

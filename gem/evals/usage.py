@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -272,8 +273,8 @@ class Budget:
     """A limit on the tokens or dollars of an evaluation; episodes already in its stores count.
 
     An episode starts only if the spent amount, the expected amount of the episodes in flight, and that of the
-    episode itself fit into the budget. The expected amount is the mean over the episodes of the same agent in
-    this environment that have ended; except for a few at the start, no more episodes are in flight than have
+    episode itself fit into the budget. The expected amount is the mean over the ended episodes of the same
+    agent in environments of this id; except for a few at the start, no more episodes are in flight than have
     ended. Started episodes are played to their end, so the budget may be exceeded by the difference of the
     last episodes from the mean.
     """
@@ -292,24 +293,25 @@ class Budget:
             raise BadArgument("budget_usd needs prices: a file of dollars per million tokens, by model.")
         self.tokens, self.usd, self.prices = tokens, usd, prices
         self.spent: dict[str, Usage] = {}
-        self.begin()
+        self._ended, self._taken = Counter[tuple[str, str]](), dict[tuple[str, str], dict[str, Usage]]()
+        self._next = ("", "")
 
-    def begin(self) -> None:
-        """Record that the next episodes are of another agent or environment, so that nothing is expected."""
-        self._ended, self._taken = 0, dict[str, Usage]()
+    def begin(self, agent: str, env: str) -> None:
+        """Record whose episodes, and in environments of which id, are admitted next."""
+        self._next = (agent, env)
 
-    def append(self, episode: Episode) -> None:
-        """Count a played episode, with or without verdict."""
-        own = spent_on((episode,))
+    def append(self, episode: Episode, agent: str) -> None:
+        """Count an episode that an agent played, with or without verdict."""
+        own, key = spent_on((episode,)), (agent, episode.spec)
         self.spent = together((self.spent, own))
-        self._taken = together((self._taken, own))
-        self._ended += 1
+        self._taken[key] = together((self._taken.get(key, {}), own))
+        self._ended[key] += 1
 
     def admit(self, in_flight: int) -> bool:
         """Return whether another episode may start while `in_flight` are running."""
-        ended = self._ended
+        ended = self._ended[self._next]
         limits = [limit for limit in (self.tokens, self.usd) if limit is not None]
-        spent, taken = self._sum_amounts(self.spent), self._sum_amounts(self._taken)
+        spent, taken = self._sum_amounts(self.spent), self._sum_amounts(self._taken.get(self._next, {}))
         if not ended:
             return in_flight < UNTRIED and all(now < limit for now, limit in zip(spent, limits, strict=True))
         return in_flight < max(UNTRIED, ended) and all(

@@ -23,9 +23,10 @@ from gem.graders.asserts.forms import (
 )
 from gem.graders.asserts.refusals import check_form, check_isolation, check_verdicts
 from gem.graders.compare import check_compare, plain, read_int, write_plain
-from gem.graders.python_code import find_imports, parse_code, parse_or_none
+from gem.graders.python_code import find_imports, parse_or_none
 from gem.plugins import check_parameters
 from gem.sandbox.verdicts import LONGEST_VALUE
+from gem.source_files import parse_code
 from gem.tasks.sources import cell
 
 Checker: TypeAlias = Callable[[Any, Any, Any], bool]

@@ -6,17 +6,9 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator
 
+from gem.source_files import parse_code
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def parse_code(code: str) -> ast.Module:
-    """Parse code, with a retry because Python 3.11 may miscount its recursion depth in threads."""
-    for _ in range(9):
-        try:
-            return ast.parse(code)
-        except SystemError:
-            continue
-    return ast.parse(code)
 
 
 def parse_or_none(code: str) -> ast.Module | None:

@@ -240,13 +240,22 @@ def test_a_model_without_a_price_is_told(tmp_path):
 # -- budgets
 
 
+AGENT = "model"
+
+
+def begun(**limits):
+    budget = Budget(**limits)
+    budget.begin(AGENT, episode().spec)
+    return budget
+
+
 def played(budget, *turns, times=1):
     for _ in range(times):
-        budget.append(episode(*turns))
+        budget.append(episode(*turns), AGENT)
 
 
 def test_few_are_begun_until_it_is_known_what_one_takes():
-    budget = Budget(tokens=10_000)
+    budget = begun(tokens=10_000)
     assert [budget.admit(flying) for flying in range(UNTRIED + 1)] == [True] * UNTRIED + [False]
     played(budget, turn(90, 10), times=8)
     assert budget.admit(7)
@@ -258,18 +267,21 @@ def test_few_are_begun_until_it_is_known_what_one_takes():
 
 
 def test_what_another_agent_or_environment_took_counts_but_says_nothing_of_this_one():
-    budget = Budget(tokens=1000)
+    budget = begun(tokens=1000)
     played(budget, turn(200, 0), times=4)
     assert budget.admit(0)
     assert not budget.admit(1)
-    budget.begin()
-    assert budget.admit(UNTRIED - 1)
+    for other in (("another", episode().spec), (AGENT, "another:Env-v0")):
+        budget.begin(*other)
+        assert budget.admit(UNTRIED - 1)
+    budget.begin(AGENT, episode().spec)
+    assert not budget.admit(1)
     played(budget, turn(200, 0))
     assert not budget.admit(0)
 
 
 def test_money_is_a_budget_too(tmp_path):
-    budget = Budget(usd=0.001, prices=prices(tmp_path))
+    budget = begun(usd=0.001, prices=prices(tmp_path))
     played(budget, turn(100, 10))
     assert budget.admit(3)
     assert not budget.admit(4)

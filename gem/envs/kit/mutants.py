@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gem.source_files import parse_code
+
 SWAPS = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is",
     "in": "not in", "not in": "in", "+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*",
@@ -148,7 +150,7 @@ def find_mutants(path: str, source: bytes) -> Iterator[Mutant]:
                 ):
                     yield child
 
-    yield from visit(ast.parse(source))
+    yield from visit(parse_code(source))
 
 
 def is_for_types(node: ast.AST) -> bool:
