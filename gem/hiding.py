@@ -54,6 +54,18 @@ def hide_credentials(text: str) -> str:
     return _QUERY.sub(lambda url: url[1] + HIDDEN * bool(url[2]), _USER.sub(f"{HIDDEN}@", text))
 
 
+def hide_address(text: str) -> str:
+    """Return a text that is refused as an address without what a password or a key may be.
+
+    >>> hide_address("openai:m@user:password@host?key=1")
+    'openai:m@***@host?***'
+    """
+    text, mark, _ = hide_credentials(text).partition("?")
+    first, last = text.find("@"), text.rfind("@")
+    hidden = text if first == last else f"{text[: first + 1]}{HIDDEN}{text[last:]}"
+    return f"{hidden}{mark}{HIDDEN * bool(mark)}"
+
+
 def plain_address(url: str) -> str:
     """Return the scheme, host, port and path of an address: passwords and keys are in its other parts."""
     return re.split("[?#]", _USER.sub("", url), maxsplit=1)[0]

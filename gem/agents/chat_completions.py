@@ -180,7 +180,7 @@ class _Chunks(Chunks):
         self._latest: dict[Any, _Call] = {}  # of each index
 
     def take_whole(self, chunk: Mapping[str, Any]) -> None:
-        self._extend("prompt_token_ids", chunk.get("prompt_token_ids"))
+        self._keep_prompt(chunk.get("prompt_token_ids"))
 
     def take_choice(self, choice: Mapping[str, Any]) -> None:
         self._choice.setdefault("message", {})
@@ -194,6 +194,7 @@ class _Chunks(Chunks):
                 self._parts += value
             elif isinstance(value, str):
                 self._text.setdefault(key, []).append(value)
+                self._unnumbered |= value != "" and not choice.get("token_ids")
             elif value is not None and not key.startswith("reasoning"):
                 raise NoResponse("text of another type")
         calls = delta.get("tool_calls") or []
@@ -232,7 +233,7 @@ class _Chunks(Chunks):
             message["content"] = [*([text] if text else []), *self._parts]
         if self._calls:
             message["tool_calls"] = [call.whole_call() for call in self._calls]
-        choice = self._choice | {"message": message, "token_ids": self._lists.get("token_ids")}
+        choice = self._choice | {"message": message, "token_ids": self._find_token_ids()}
         choice["logprobs"] = {"content": self._lists.get("logprobs")}
         return self._body | {
             "choices": [choice],
@@ -262,7 +263,8 @@ class _Call:
         if not name or not self.name:
             return False
         more = str(function.get("arguments") or "").strip()
-        return name != self.name or bool(more and _is_json("".join(self.arguments)))
+        is_whole = self.whole is not None or _is_json("".join(self.arguments))
+        return name != self.name or bool(more and is_whole)
 
     def whole_call(self) -> dict[str, Any]:
         arguments = join_pieces(self.arguments) or self.whole

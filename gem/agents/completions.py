@@ -121,16 +121,18 @@ class _Chunks(Chunks):
     def take_choice(self, choice: Mapping[str, Any]) -> None:
         if (text := text_in(choice.get("text"))) is not None:
             self._text.append(text)
+            self._unnumbered |= text != "" and not choice.get("token_ids")
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, Mapping):
             self._extend("token_logprobs", logprobs.get("token_logprobs"))
-        for name in ("token_ids", "prompt_token_ids"):
-            self._extend(name, choice.get(name))
+        self._extend("token_ids", choice.get("token_ids"))
+        self._keep_prompt(choice.get("prompt_token_ids"))
         self._choice.setdefault("finish_reason", None)
 
     def body(self) -> dict[str, Any]:
         if not self._choice:
             return self._body
         text = join_pieces(self._text) if self._text else None
-        choice = self._choice | {"text": text, "logprobs": self._lists} | self._lists
+        lists = self._lists | {"token_ids": self._find_token_ids()}
+        choice = self._choice | {"text": text, "logprobs": self._lists} | lists
         return self._body | {"choices": [choice]}

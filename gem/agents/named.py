@@ -14,7 +14,7 @@ from gem import models
 from gem.agent_names import AGENTS, AgentName
 from gem.agents.endpoint import Endpoint, check_key
 from gem.errors import BadArgument, check_argument, check_least, check_seconds, did_you_mean, text_of_error
-from gem.hiding import hide_credentials
+from gem.hiding import hide_address, hide_credentials
 from gem.naming import FORMS, is_fixed, is_path, load_named
 from gem.plugins import declares, load
 from gem.record import Agent, AgentInfo, Episode
@@ -238,7 +238,7 @@ def make_endpoint_agent(text: str, settings: AgentSettings, own: Callable[..., A
     split = _ENDPOINT.fullmatch(name)
     if split is None or _MISWRITTEN.search(split[1]):  # else the key would go to the public server
         raise BadArgument(
-            f"agent is {hide_credentials(name)!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a "
+            f"agent is {hide_address(name)!r}; accepted: openai:MODEL, or openai:MODEL@BASE_URL; a "
             "BASE_URL begins with http:// or https://."
         )
     check_key(settings.api_key_env)

@@ -45,7 +45,7 @@ from gem.agents.responses import Responses
 from gem.agents.wire import EMPTY, Collector, Form, Settings, WireFormat, own_share, retold, sent_arguments
 from gem.content import Message
 from gem.errors import AgentUnavailable, BadArgument, NoVerdict, OutOfTime, check_argument, needs_extra
-from gem.hiding import hide_credentials, plain_address
+from gem.hiding import hide_address, plain_address
 from gem.proxies import through_proxy
 from gem.record import DISCARDED, AgentInfo, Ask, Attempts, Reply
 from gem.seeding import stream as seeded
@@ -842,7 +842,7 @@ def _check_url(url: str) -> str:
     except httpx.InvalidURL:
         pass
     raise BadArgument(
-        f"base_url makes {hide_credentials(url)!r}; accepted: an address such as http://127.0.0.1:8000/v1."
+        f"base_url makes {hide_address(url)!r}; accepted: an address such as http://127.0.0.1:8000/v1."
     )
 
 

@@ -167,7 +167,7 @@ def reply(response: Said) -> Reply:
         response.prompt_ids,
         response.token_ids,
         response.logprobs,
-        "length" if end in CUT_ENDS else "stop",
+        "length" if _has_end(response, CUT_ENDS) else "stop",
         tool_calls=response.calls,
         reasoning=response.reasoning or None,
         usage=response.usage,
@@ -175,10 +175,21 @@ def reply(response: Said) -> Reply:
     )
 
 
+def name_ends(end: str | None) -> set[str]:
+    """Return a finish reason in the forms that the table knows: whole, its parts, and their first words.
+
+    >>> sorted(name_ends("contentFilter (SAFETY)"))
+    ['content_filter', 'content_filter (safety)', 'safety']
+    """
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", end or "")
+    parts = [text, *re.split(r"[:(/|,;)]|\s-\s", text)]
+    words = [word for part in parts for word in (part, part.strip().partition(" ")[0])]
+    return {word.strip().lower().replace("-", "_") for word in words} - {""}
+
+
 def _has_end(response: Said, words: frozenset[str]) -> bool:
-    """Return whether the finish reason is one of these words, or a part of it is: ``content_filter: X``."""
-    end = (response.end or "").lower()
-    return end in words or not words.isdisjoint(map(str.strip, end.split(":")))
+    """Return whether the finish reason is one of these words, or has it as a part: ``content_filter: X``."""
+    return not words.isdisjoint(name_ends(response.end))
 
 
 def _did_not_fit(response: Said) -> bool:

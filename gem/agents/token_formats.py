@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from gem.agents.answer_shape import stops_of
-from gem.agents.outcomes import SERVER_ENDS, Said
+from gem.agents.outcomes import SERVER_ENDS, Said, name_ends
 from gem.agents.wire import Collector, NoResponse, Settings, as_object, error_of, read_usage, word_in
 from gem.agents.wire import token_ids as ids_in
 from gem.errors import NoVerdict
@@ -137,7 +137,7 @@ class TokenFormat(ABC):
         if error := error_of(body):
             return error
         sample = self.read_sample(body)
-        if (sample.end or "").lower() in SERVER_ENDS:
+        if name_ends(sample.end) & SERVER_ENDS:
             return Said(f"ended the answer itself: {sample.why or sample.end!r}", end=sample.end)
         self._check(sample, ask)
         ids, stopped = self._cut(sample.ids, self.stops(ask))

@@ -96,6 +96,7 @@ class Chunks:
         self._lists: dict[str, list[Any]] = {}
         self._ids: set[str] = set()
         self._chunks = 0  # that have an id
+        self._unnumbered = False  # a chunk had text, and not its tokens
 
     def take(self, event: Any) -> None:
         """See Collector.take."""
@@ -126,6 +127,17 @@ class Chunks:
     def _extend(self, name: str, values: Any) -> None:
         if isinstance(values, list):
             self._lists.setdefault(name, []).extend(values)
+
+    def _keep_prompt(self, values: Any) -> None:
+        """Keep the tokens of the prompt, which some servers repeat in each chunk."""
+        if isinstance(values, list):
+            self._lists.setdefault("prompt_token_ids", values)
+
+    def _find_token_ids(self) -> list[Any] | None:
+        """Return the tokens of the answer; None where a part of them may be missing."""
+        ids, usage = self._lists.get("token_ids"), self._body.get("usage")
+        counted = usage.get("completion_tokens") if isinstance(usage, Mapping) else None
+        return None if ids is None or (self._unnumbered and len(ids) != counted) else ids
 
     def take_whole(self, chunk: Mapping[str, Any]) -> None:
         """Take what stands in the chunk beside its choices; by default nothing."""

@@ -73,10 +73,13 @@ def regrade(
 
         verdicts = list(regraded(read(), judge))
         left_out = len(latest) - len(torn) - len(verdicts)
+        damaged = len(torn) + episodes.torn
     if out is not None:
         with explain_errors(out):
             out.write_text("".join(json.dumps(asdict(row)) + "\n" for row in verdicts), encoding="ascii")
-    rows, code = [], 0
+    rows = []
+    graded = {row.spec for row in verdicts if row.after is not None}
+    code = FAILED if not graded or {entry.spec for entry in latest if entry.id} - graded else 0
     for spec in sorted({row.spec for row in verdicts}):
         of = [row for row in verdicts if row.spec == spec]
         newly = [row.after for row in of if row.changed]
@@ -86,14 +89,13 @@ def regrade(
         lost = [row.why for row in of if row.after is None]
         if lost:
             print(printable(f"{spec}: {len(lost)} episodes with {lost[0]}"), file=sys.stderr)
-        code = FAILED if len(lost) == len(of) else code
     columns = ("episodes", "right before", "right now", "newly right", "newly wrong", "no verdict")
     table("env", *columns, rows=rows)
     for row in [row for row in verdicts if row.changed][:10]:
         verdict = "right" if row.after else "wrong"
         print(printable(f"{row.episode} is {verdict} now ({row.why}): {row.answer[-200:]}"))
-    if torn:
-        print(f"{len(torn)} damaged line{'s were' if len(torn) > 1 else ' was'} skipped.", file=sys.stderr)
+    if damaged:
+        print(f"{damaged} damaged line{'s were' if damaged > 1 else ' was'} skipped.", file=sys.stderr)
     if left_out:
         print(f"{left_out} episodes without a verdict or an answer were left out.")
     return code

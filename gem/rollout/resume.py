@@ -157,9 +157,12 @@ class StoredEpisodes:
                 "another store."
             )
         what = "; ".join(differences(_settings(stored or RunInfo()), _settings(run)))
+        unknown = ""
+        if "weights is None there" in what:
+            unknown = " An earlier gem kept no digest of weights: nothing tells whether these are those."
         raise SchemaMismatch(
             f"{self._store.path} holds job {key!r} ({entry.spec}, seed {entry.seed}) under other settings: "
-            f"{what}. Use the same settings, or another store."
+            f"{what}.{unknown} Use the same settings, or another store."
         )
 
 

@@ -113,7 +113,10 @@ def _state_of_all(path: Path, split: str | None) -> Any:
     if not path.is_dir():
         return _state(path)
     with contextlib.suppress(BadArgument):  # it has no data, which reading it says
-        return tuple((file, _state(file)) for file in (*_files(path, split), *path.rglob("*.arrow")))
+        files = _files(path, split)
+        if files == [path]:  # that `datasets` saved: its rows are beside its description, or a folder below
+            files += [*path.glob("*.arrow"), *path.glob("*/*.arrow")]
+        return tuple((file, _state(file)) for file in files)
     return None
 
 
