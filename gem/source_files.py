@@ -45,7 +45,7 @@ MOST_FILES, MOST_CHARACTERS = 1000, 20_000_000
 """The largest source: an import that drags in more than this is a mistake, or a package to install."""
 
 
-def parse_code(code: str) -> ast.Module:
+def parse_code(code: str | bytes) -> ast.Module:
     """Parse code, with a retry because Python 3.11 may miscount its recursion depth in threads."""
     for _ in range(9):
         try:

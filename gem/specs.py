@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -166,12 +165,12 @@ class Rebuildable:
 
         Raises:
             UnknownArgument: for any, in a class without ``__init__``. BadArgument: for one that is no number,
-                truth value or function, where a class of gem's says that it is.
+                or truth value, where a class of gem's says that it is.
         """
         plain = cls.__init__ is object.__init__ and cls.__new__ is Rebuildable.__new__  # they take anything
         if (args or kwargs) and plain:
             raise UnknownArgument(f"{cls.__name__}() has no __init__ and takes no arguments.")
-        kinds = _kinds_of(cls)
+        kinds = _kinds_of(cls)  # type: ignore[arg-type]
         for name, value in (*zip(parameters_of(cls), args, strict=False), *kwargs.items()):
             if kind := kinds.get(name):
                 check_argument(name, value, kind.is_kind(value), kind.accepted)
@@ -211,31 +210,36 @@ class _Kind(NamedTuple):
     accepted: str
 
 
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and value == value
+    return not isinstance(value, bool) and isinstance(value, Real) and value == value
+
+
+def _or_none(is_kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or is_kind(value)
 
 
 _KINDS = {
     "bool": _Kind(lambda value: type(value).__name__ in ("bool", "bool_"), "True or False"),
-    "int": _Kind(lambda value: isinstance(value, Integral) and not isinstance(value, bool), "a whole number"),
+    "int": _Kind(_is_whole, "a whole number"),
     "float": _Kind(_is_number, "a number"),
-    "Callable": _Kind(callable, "a function"),
 }
 _KINDS |= {
-    f"{name} | None": _Kind(
-        lambda value, is_kind=is_kind: value is None or is_kind(value), f"{accepted} or None"
-    )
-    for name, (is_kind, accepted) in _KINDS.items()
+    f"{name} | None": _Kind(_or_none(kind.is_kind), f"{kind.accepted} or None")
+    for name, kind in _KINDS.items()
 }
 
 
 @functools.cache
-def _kinds_of(callee: type) -> dict[str, _Kind]:
+def _kinds_of(callee: Any) -> dict[str, _Kind]:
     """Return the kinds of a constructor's arguments by their annotations; none for classes of others."""
     owner = next(base for base in callee.__mro__ if "__init__" in vars(base))
     if not owner.__module__.startswith("gem."):
         return {}
-    kinds = {name: re.sub(r"\[.*\]", "", str(each.annotation)) for name, each in _declared_by(callee).items()}
+    kinds = {name: str(each.annotation) for name, each in _declared_by(callee).items()}
     return {name: _KINDS[kind] for name, kind in kinds.items() if kind in _KINDS}
 
 

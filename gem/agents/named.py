@@ -33,19 +33,19 @@ LOCAL_TOKENS = 1024
 class AgentSettings:
     """The settings of an agent with a model; agents without a model ignore them.
 
-    For every model: `temperature` (0 is greedy; "none" sends none to an endpoint), `max_tokens` (of one
-    answer), and `tool_calls` (native: tools are sent as schemas; text: calls are text). For an endpoint:
-    `api` is chat, responses or completions, `template` the model whose chat template makes the prompts of
-    completions, `api_key_env` the variable that holds the key, `concurrency` the most requests in flight,
-    `timeout_s` the seconds for one answer, `send_reasoning` whether the model gets its reasoning of earlier
-    turns, `stream` whether answers are streamed, `extra` further fields of each request. `device` is the
-    device of a local model. For an agent program: `model` is the model that it calls (a name, or an agent),
-    `program_s` the seconds of an episode, `program_shows` what it sees of this machine beside itself,
-    `program_prints` whether what it prints is its answer, `program_price` says when an episode has cost what
-    it may cost.
+    For every model: `temperature` (0 is greedy; None is 1, or a training run's own; "none" sends none to an
+    endpoint), `max_tokens` (of one answer), and `tool_calls` (native: tools are sent as schemas; text:
+    calls are text). For an endpoint: `api` is chat, responses or completions, `template` the model whose
+    chat template makes the prompts of completions, `api_key_env` the variable that holds the key,
+    `concurrency` the most requests in flight, `timeout_s` the seconds for one answer, `send_reasoning`
+    whether the model gets its reasoning of earlier turns, `stream` whether answers are streamed, `extra`
+    further fields of each request. `device` is the device of a local model. For an agent program: `model`
+    is the model that it calls (a name, or an agent), `program_s` the seconds of an episode,
+    `program_shows` what it sees of this machine beside itself, `program_prints` whether what it prints is
+    its answer, `program_price` says when an episode has cost what it may cost.
     """
 
-    temperature: float | Literal["none"] = 1.0
+    temperature: float | Literal["none"] | None = None
     max_tokens: int | None = None
     api: str = "chat"
     template: str | None = None
@@ -63,9 +63,14 @@ class AgentSettings:
     program_prints: bool = False
     program_price: Callable[[Episode], str] | None = None
 
+    @property
+    def plain_temperature(self) -> float:
+        """The temperature; 1 where it is not a number."""
+        return self.temperature if isinstance(self.temperature, int | float) else 1.0
+
     def __post_init__(self) -> None:
         """Refuse values that no agent accepts."""
-        if self.temperature != "none" and not 0 <= self.temperature < math.inf:  # NaN too
+        if not 0 <= self.plain_temperature < math.inf:  # NaN too
             raise BadArgument(f"temperature is {self.temperature}; accepted: 0 (greedy) or more.")
         check_argument(
             "tool_calls", self.tool_calls, self.tool_calls in ("native", "text", ""), "'native', 'text'"
@@ -252,7 +257,7 @@ def make_endpoint_agent(text: str, settings: AgentSettings, own: Callable[..., A
     return make(
         split[1],
         endpoint=endpoint,
-        temperature=None if settings.temperature == "none" else settings.temperature,
+        temperature=None if settings.temperature == "none" else settings.plain_temperature,
         max_tokens=settings.max_tokens,
         tools=settings.tool_calls or "native",
         send_reasoning=settings.send_reasoning,
@@ -282,7 +287,7 @@ def make_local_agent(model: str, settings: AgentSettings) -> Agent:
     from gem.tokens.chat_template import ChatTemplateRenderer
 
     limit = LOCAL_TOKENS if settings.max_tokens is None else settings.max_tokens
-    temperature = 1.0 if settings.temperature == "none" else settings.temperature
+    temperature = settings.plain_temperature
     renderer = ChatTemplateRenderer(tokenizer)
     agent = HuggingFaceAgent(loaded, renderer, temperature, limit, tools=settings.tool_calls or None)
     agent.weights = digest_weights(loaded)

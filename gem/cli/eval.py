@@ -50,7 +50,7 @@ class Model:
     """How the model is called."""
 
     temperature: Annotated[str, arg(metavar="FLOAT", help_behavior_hint="")] = ""
-    """Sampling temperature; 0 is greedy; "none" sends none, for models that refuse it. 1 if left out."""
+    """Sampling temperature; 0 is greedy; "none" sends none, for models that refuse it. Else 1, or a run's."""
     max_tokens: MaybeInt = None
     """The most tokens of one answer."""
     api: Annotated[

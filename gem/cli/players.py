@@ -47,7 +47,7 @@ def local_agent(name: str, settings: AgentSettings | None = None, accepted: str 
         check_torch(f"the agent {name!r}")
         from gem.train.learn.training import trained_agent
 
-        temperature = 1.0 if settings.temperature == "none" else settings.temperature
+        temperature = None if settings.temperature == "none" else settings.temperature
         return trained_agent(place[0], temperature, place[1])
     known = ", ".join(filter(None, (accepted, NAMES, *models.KNOWN)))
     raise BadArgument(

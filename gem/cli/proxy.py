@@ -141,7 +141,7 @@ def _agent(
     from gem.agents.named import AgentSettings
     from gem.cli.players import local_agent
 
-    settings = AgentSettings(1.0 if temperature is None else temperature, max_tokens, api_key_env=api_key_env)
+    settings = AgentSettings(temperature, max_tokens, api_key_env=api_key_env)
     agent = local_agent(model, settings, "http://ADDRESS/v1, vllm:URL or sglang:URL with --template")
     if getattr(agent, "verb", None):
         raise BadArgument(f"model is {model!r}, an agent that plays environments but cannot answer messages.")

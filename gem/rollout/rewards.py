@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from gem.agents.base import LoopThread
-from gem.errors import BadArgument, NoVerdict
+from gem.errors import BadArgument, GemError, NoVerdict
 from gem.estimators.algorithms import check_turns
 from gem.naming import find_named, fix_name
 from gem.plugins import call_foreign, check_parameters, declares
@@ -59,7 +59,7 @@ def find_reward(name: str, grouped: bool = True) -> Reward:
 
 
 def compute_rewards(
-    name: str, episodes: Sequence[Episode], seat: str, gaps: dict[str, str] | None = None
+    name: str, episodes: Sequence[Episode], seat: str, gaps: dict[str, GemError] | None = None
 ) -> list[list[float]]:
     """Return the rewards of a seat's turns by the reward of a name.
 
@@ -67,7 +67,7 @@ def compute_rewards(
         name: see find_reward.
         episodes: all episodes with a verdict. One without a turn of the seat gets [], and is in no group.
         seat: whose turns.
-        gaps: gets why the reward gives an episode none, by the episode's id; its list is then empty. None:
+        gaps: gets the error of the reward for an episode, by the episode's id; its list is then empty. None:
             the error is raised.
 
     Raises:
@@ -89,14 +89,20 @@ def compute_rewards(
             calls = [loop.submit(call()).result for call in calls]
         for episode, call in zip(played, calls, strict=True):
             try:
+                paid = [turn.reward for turn in episode.turns]
                 row = call_foreign(f"{what} (episode {episode.id})", call)
+                if [turn.reward for turn in episode.turns] != paid:
+                    raise BadArgument(
+                        f"{what} wrote into the rewards of turns, which are the environment's; return one "
+                        "number for each turn."
+                    )
                 if gaps is not None:
                     (row,) = check_turns(what, [row], [[0.0] * len(episode.turns_of(seat))])
                 given.append(row)
             except (NoVerdict, BadArgument) as error:
                 if gaps is None:
                     raise
-                gaps[episode.id] = str(error)
+                gaps[episode.id] = error
                 given.append([])
     if gaps is None:
         given = check_turns(what, given, [[0.0] * len(episode.turns_of(seat)) for episode in played])
@@ -136,16 +142,16 @@ def measure_reward(name: str, episodes: Sequence[Episode], store: Any = None) ->
                 raise BadArgument(
                     f"{episode.spec} pays a part {part!r} itself; give the reward another name."
                 )
-        gaps: dict[str, str] = {}
+        gaps: dict[str, GemError] = {}
         if declares(reward, "group") and len(group) == 1:
-            gaps[group[0].id] = "no other sample of the task has a verdict"
+            gaps[group[0].id] = NoVerdict("no other sample of the task has a verdict")
         else:
             for seat in dict.fromkeys(turn.seat for episode in group for turn in episode.turns):
                 for episode, row in zip(group, compute_rewards(name, group, seat, gaps), strict=True):
                     for turn, value in zip(episode.turns_of(seat), row, strict=False):  # no row: a gap
                         turn.rewards = {**(turn.rewards or {}), part: value}
         for episode, known in zip(group, marks, strict=True):
-            _note(episode, part, gaps.get(episode.id), {**known, part: mark})
+            _note(episode, part, str(gaps[episode.id]) if episode.id in gaps else None, {**known, part: mark})
             changed[episode.id] = replace(episode, attempt=episode.attempt + 1)
             if isinstance(store, EpisodeStore):
                 EpisodeStore.append(store, changed[episode.id])  # not of a subclass: no budget pays again

@@ -493,7 +493,8 @@ def fork_replay(case: Subject) -> None:
         env.reset(seed=seed)
         redrawn = env.fork(seed=seed)
         case.opened.callback(redrawn.close)
-        if hasattr(env.unwrapped, "answer") and redrawn.unwrapped.answer != env.unwrapped.answer:
+        missing = object()
+        if getattr(redrawn.unwrapped, "answer", missing) != getattr(env.unwrapped, "answer", missing):
             dealt = "what was dealt at reset is state: draw it there, from what the seed gives then"
             raise Broken(f"seed {seed}, fork(seed={seed}): another answer than the prompt's", dealt)
         for entry in future(redrawn, case.turns):

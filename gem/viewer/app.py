@@ -296,7 +296,8 @@ class Viewer:
 
     def _compare(self, a: Source, b: Source, metric: Metric) -> Comparison:
         """Compare two runs; the last comparison is kept until a store grows, for its other pages."""
-        asked = (a.number, len(a.store), b.number, len(b.store), metric)
+        states = [(each.number, each.store, len(each.store), each.store.superseded) for each in (a, b)]
+        asked = (*states, metric)
         kept = self._compared
         if kept is None or kept[0] != asked:
             one, other = (read_run(source.path).outcomes for source in (a, b))

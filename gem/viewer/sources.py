@@ -42,6 +42,7 @@ DEEPEST = 3
 """How many levels of folders are searched for stores."""
 MOST = 200
 """The most stores that are opened."""
+_LONGEST_HEAD = 1 << 12  # bytes of a first line, which tells one store from another
 MUCH_NOTED = 20
 """Of a store with a note on one in so many episodes, all entries are read to find those with one."""
 
@@ -138,7 +139,7 @@ class Source:
             StoreError, SchemaMismatch: when it is not a store.
         """
         self.number, self.path, self.name, self.trust = number, path, name, trust
-        self._inode = _inode(path)
+        self._file = _identify(path)
         self._store = EpisodeStore(path, read_only=True, trust=trust) if path.exists() else _empty()
         self.folder = path.parent
         self.notes, self.values = Notes(path), ValuesFile(path)
@@ -158,13 +159,16 @@ class Source:
         Where another file has taken its place, as from a copy of the folder, that one is read.
         """
         with self._lock:
-            inode = _inode(self.path)
-            if inode not in (None, self._inode):
-                before, self._store = self._store, EpisodeStore(self.path, read_only=True, trust=self.trust)
-                self._inode, self._tally, self._counted = inode, None, None
-                self.advantages.clear()
-                self._tasks.clear()
-                before.close()
+            file = _identify(self.path)
+            if file not in (None, self._file):
+                self._file = file
+                with suppress(GemError):  # it is damaged, as reading it tells
+                    now = EpisodeStore(self.path, read_only=True, trust=self.trust)
+                    before, self._store = self._store, now
+                    self._tally, self._counted = None, None
+                    self.advantages.clear()
+                    self._tasks.clear()
+                    before.close()
             return self._store
 
     @cached_property
@@ -405,12 +409,16 @@ def open_sources(
     return sources
 
 
-def _inode(path: Path) -> tuple[int, int] | None:
-    """Return which file is at a path; None: there is none, or it is a folder, a pipe or a device."""
+def _identify(path: Path) -> tuple[int, int, bytes] | None:
+    """Return which file is at a path, with its first line, as a copy may be written into the same file.
+
+    None: there is none, or it is a folder, a pipe or a device.
+    """
     with suppress(OSError):
         state = path.stat()
         if S_ISREG(state.st_mode):
-            return state.st_dev, state.st_ino
+            with path.open("rb") as file:
+                return state.st_dev, state.st_ino, file.readline(_LONGEST_HEAD)
     return None
 
 

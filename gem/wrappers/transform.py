@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gem.core import Env, EnvWrapper, Step
+from gem.errors import check_argument
 
 
 class TransformAction(EnvWrapper):
@@ -20,6 +21,7 @@ class TransformAction(EnvWrapper):
 
     def __init__(self, env: Env, fn: Callable[[str], str]) -> None:
         """Wrap `env`."""
+        check_argument("fn", fn, callable(fn), "a function")
         super().__init__(env)
         self.fn = fn
 
@@ -33,6 +35,7 @@ class TransformReward(EnvWrapper):
 
     def __init__(self, env: Env, fn: Callable[[float], float]) -> None:
         """Wrap `env`."""
+        check_argument("fn", fn, callable(fn), "a function")
         super().__init__(env)
         self.fn = fn
 

@@ -555,6 +555,17 @@ def test_a_store_that_was_replaced_is_shown_as_it_is_now(pages, played, tmp_path
     assert opened.get("run/0/count").json()["episodes"] == 1
 
 
+def test_a_store_that_is_written_into_the_same_file_is_shown_as_it_is_now(pages, played, tmp_path):
+    opened = pages(played)
+    before = text_of(opened.get("run/0"))
+    run = replace(RUN, id="another")
+    episodes = [episode(answer("new"), run=run, job=f"{number}-0") for number in range(12)]
+    new = write(tmp_path / "new" / "episodes.jsonl", *episodes)
+    played.write_bytes(new.read_bytes())
+    after = text_of(opened.get("run/0"))
+    assert after.replace("played", "new") == text_of(pages(new).get("run/0")) != before.replace("played", "new")
+
+
 def test_a_store_that_is_overwritten_is_told(pages, played):
     opened = pages(played)
     opened.get("run/0/episode/11")

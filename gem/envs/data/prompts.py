@@ -81,11 +81,11 @@ class Prompt:
         """Return a sentence of the template and what it leaves out; `choices` is the column of choices."""
         if self.template is None:
             return ""
-        shown = {part for name in self.fields for part in (name, name.split(".")[0])}
+        visible = {part for name in self.fields for part in (name, name.split(".")[0])}
         parts = {"question": {"question", self.question}}
         if choices is not None:
             parts["choices"] = {"choices", choices, *choices.split("+")}
-        left_out = [f"the {name} ({{{name}}})" for name, names in parts.items() if not names & shown]
+        left_out = [f"the {name} ({{{name}}})" for name, names in parts.items() if not names & visible]
         return " The prompt is yours" + (f"; it does not show {' and '.join(left_out)}." if left_out else ".")
 
     def _shows_hidden(self, name: str) -> bool:

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from gem.content import Message
+from gem.errors import BadArgument, GemError
 from gem.estimators import View, normalised
 from gem.estimators.algorithms import estimate_gae, make_view
 from gem.record import Episode
@@ -66,11 +67,21 @@ def learn(
     by_part: dict[int, list[Weighted]] = {}
     selected: list[bool] = []
     views: list[View] = []
+    gaps: dict[str, GemError] = {}
     for peers in split_by_seat(episodes, slots, config.normalise_by):
         branches = find_branches(peers.episodes) if algorithm.group == "turn" else {}
         pairs = zip(peers.episodes, peers.envs, strict=True)
-        scored_envs = [(episode, env) for episode, env in pairs if episode.scored]
-        scored_episodes, seat = [episode for episode, _ in scored_envs], peers.seat
+        scored_envs, seat = [(episode, env) for episode, env in pairs if episode.scored], peers.seat
+        rewards = None
+        if config.reward:
+            given = compute_rewards(config.reward, [episode for episode, _ in scored_envs], seat, gaps)
+            if wrong := next((error for error in gaps.values() if isinstance(error, BadArgument)), None):
+                raise wrong
+            rewards = [
+                row for row, (episode, _) in zip(given, scored_envs, strict=True) if episode.id not in gaps
+            ]
+            scored_envs = [(episode, env) for episode, env in scored_envs if episode.id not in gaps]
+        scored_episodes = [episode for episode, _ in scored_envs]
         rows = weigh(scored_episodes, seat)
         if not rows:
             continue
@@ -84,7 +95,7 @@ def learn(
             scored_episodes,
             seat,
             config.gamma,
-            rewards=compute_rewards(config.reward, scored_episodes, seat) if config.reward else None,
+            rewards=rewards,
             lam=config.lam,
             penalties=penalties,
             starts=[branches.get(episode.group, 0) for episode in scored_episodes],
@@ -101,11 +112,11 @@ def learn(
     weighted = [row for kept in by_part.values() for row in (whiten_advantages(kept) if whiten else kept)]
     steps = Steps()
     if weighted and (_has_signal(weighted) or is_regularised(learner, config, progress)):
-        scored = sum(episode.scored for episode in episodes)
+        scored = sum(episode.scored for episode in episodes) - len(gaps)
         steps = take_steps(learner, weighted, scored, config, progress)
     steps.selected = fmean(selected) if selected else NAN
     steps.reward_std, flat = compare_returns(views)
-    steps.flat_groups = flat if config.grouped else NAN
+    steps.flat_groups, steps.gaps = flat if config.grouped else NAN, gaps
     return steps
 
 

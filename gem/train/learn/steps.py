@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gem import seeding
+from gem.errors import GemError
 from gem.record import Episode
 from gem.train.config import TrainConfig
 from gem.train.config.value_types import ScheduleKind, share_left
@@ -52,7 +53,8 @@ class Steps:
     of one's own. `step_kl`: how far the policy moved from the one that sampled. `kl`: its divergence from the
     reference, NaN without one. `gap`: the mean absolute difference of log probabilities between sampler and
     learner, before the first step. `value_error`: a critic's mean squared error over turns. `positions`: how
-    many were computed. For `grad_norm`, `explained_variance`, `selected`, `reward_std` and `flat_groups` see
+    many were computed. `gaps`: why a reward of one's own gave an episode none, by the episode's id. For
+    `grad_norm`, `explained_variance`, `selected`, `reward_std` and `flat_groups` see
     `gem.train.report.run_folder.Metrics`.
     """
 
@@ -70,6 +72,7 @@ class Steps:
     flat_groups: float = NAN
     positions: int = 0
     sums: dict[str, float] = field(default_factory=dict)
+    gaps: dict[str, GemError] = field(default_factory=dict)
 
 
 def is_regularised(learner: Learner, config: TrainConfig, progress: Progress) -> bool:

@@ -141,11 +141,17 @@ class Trainer(Sampling):
             part for part, env in enumerate(self.envs) if self.learner.critic and env.assembles_history
         }
         try:
-            return policy_gradient.learn(*given, assembled)
+            steps = policy_gradient.learn(*given, assembled)
         except GradientNotFinite as error:
             raise BadArgument(
                 f"iteration {self.iteration + 1}: {error}. {self._explain_gradient()}"
             ) from error
+        if steps.gaps:
+            self.watcher.warned(
+                f"iteration {self.iteration + 1}: the reward gave no verdict on {len(steps.gaps)} of "
+                f"{len(episodes)} episodes, which are left out; the first: {next(iter(steps.gaps.values()))}"
+            )
+        return steps
 
     def _explain_gradient(self) -> str:
         """Return how a run goes on whose gradient is not finite; the same settings come to the same end."""
@@ -241,7 +247,7 @@ class Trainer(Sampling):
             reward=sum(slot.reward(episode) for slot, episode in scored) / count,
             turns=turns / count,
             unreadable=sum(slot.stop(episode) is StopReason.UNREADABLE for slot, episode in scored) / count,
-            no_verdict=len(episodes) - len(scored),
+            no_verdict=len(episodes) - len(scored) + len(steps.gaps),
             loss=steps.loss,
             entropy=steps.entropy,
             clipped=steps.clipped,

@@ -261,16 +261,19 @@ def _held_out(trainer: Trainer, chosen: Evaluation) -> dict[str, Any]:
 
 
 def trained_agent(
-    path: Path, temperature: float = 1.0, weights: Literal["last", "best"] = "last"
+    path: Path, temperature: float | None = None, weights: Literal["last", "best"] = "last"
 ) -> BaseAgent:
     """Return the agent in a run's folder, with its newest weights or those of its best evaluation.
+
+    It samples as the run did, at its temperature unless another is given.
 
     Raises:
         StoreError: when there is no run, or it has no best weights. SchemaMismatch: when it belongs to
             another version.
     """
     policy = load_policy(path, weights)
-    policy.temper(temperature)
+    if temperature is not None:
+        policy.temper(temperature)
     policy.agent.weights = digest_weights(policy.model)
     return policy.agent
 

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from gem import __version__
+from gem.agents.sampling import digest_weights
 from gem.errors import SchemaMismatch, StoreError
 from gem.files import lock_file
 from gem.tools.search_tool import URL
@@ -65,7 +66,10 @@ class WarmUps:
             return _measure_cpu_s(make)
         settings = {name: value for name, value in config.to_json().items() if name in SETTINGS}
         searched = os.environ.get(URL)  # what the search tool finds is in the episodes too
-        named = json.dumps([__version__, policy.renderer.vocab_hash, settings, searched], sort_keys=True)
+        begins = digest_weights(policy.model)  # which `start_from` and a folder's name do not tell
+        named = json.dumps(
+            [__version__, policy.renderer.vocab_hash, settings, searched, begins], sort_keys=True
+        )
         path = self.folder / f"{blake2b(named.encode(), digest_size=12).hexdigest()}.pt"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

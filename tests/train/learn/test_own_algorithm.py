@@ -17,7 +17,7 @@ from runs import QUICK, Log
 
 from gem import cli
 from gem.agents.tiny import TinyConfig
-from gem.errors import BadArgument
+from gem.errors import BadArgument, NoVerdict
 from gem.estimators import ALGORITHMS, Algorithm, compare_episodes, rloo
 from gem.estimators.algorithms import make_view
 from gem.record import SEAT, SeatEnd, StopReason
@@ -387,12 +387,35 @@ def test_a_reward_of_ones_own_is_what_is_learnt_from_and_not_what_is_shown(own, 
         train(replace(own_reward, reward=""), resume=True)
 
 
+def test_an_episode_without_a_reward_is_left_out_and_counted():
+    calls = iter(range(3))
+
+    def flaky(episode, turns):
+        if next(calls) == 1:
+            raise NoVerdict("the judge's server went away")
+        return [1.0] * len(turns)
+
+    learner, steps = learnt("reinforce", reward=flaky)
+    assert {item.source for item in learner.rows} == {0, 1}
+    assert len(steps.gaps) == 1
+    assert {str(error) for error in steps.gaps.values()} == {"the judge's server went away"}
+
+
+def test_a_reward_that_writes_into_the_turns_is_refused():
+    def write(episode, turns):
+        turns[0].reward = 7.0
+        return [1.0] * len(turns)
+
+    with pytest.raises(BadArgument, match="wrote into the rewards of turns"):
+        learnt("reinforce", reward=write)
+
+
 @pytest.mark.parametrize(
     ("reward", "message"),
     [
         (lambda episode, turns: [1.0], "returned 1 numbers for episode 0, which has 2 turns"),
         (lambda episode, turns: [math.nan, 0.0], "returned nan for episode 0"),
-        (lambda episode, turns: 1.0, "accepted: for each of the 3 episodes a list"),
+        (lambda episode, turns: 1.0, "accepted: for each of the 1 episodes a list"),
         (lambda episode, turns: episode.nothing, r"\(episode .*\) raised AttributeError: .*nothing"),
     ],
 )

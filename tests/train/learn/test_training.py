@@ -385,6 +385,17 @@ def test_a_trained_model_can_be_played(whole):
     assert sum(won for won, _ in games) == 4 * summary["greedy"]["success"]["mean"]
 
 
+def test_a_trained_agent_samples_as_its_run_did(whole):
+    out, _ = whole
+    assert trained_agent(out).temperature == QUICK.temperature
+    config = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(json.dumps(config | {"temperature": 0.3}))
+    try:
+        assert (trained_agent(out).temperature, trained_agent(out, 1.0).temperature) == (0.3, 1.0)
+    finally:
+        (out / "config.json").write_text(json.dumps(config))
+
+
 def test_a_trained_agent_is_told_from_one_with_other_weights(whole):
     """So an evaluation is not resumed with the weights of after more training in the same folder."""
     out, _ = whole

@@ -54,6 +54,15 @@ def run(config, folder, warm_ups):
 
 
 @pytest.mark.system
+def test_other_weights_to_begin_with_are_another_warm_up(tmp_path):
+    kept, config = WarmUps(tmp_path / "kept"), replace(QUICK, start_from=str(tmp_path / "source"))
+    for seed in (1, 2):
+        train(replace(QUICK, warmup_steps=0, seed=seed, out=tmp_path / "source"), overwrite=True)
+        assert run(config, tmp_path / f"run {seed}", kept)[0] == 6
+    assert run(config, tmp_path / "again", kept)[0] == 0
+
+
+@pytest.mark.system
 def test_a_run_that_takes_a_warm_up_is_the_run_that_makes_it(tmp_path):
     kept = WarmUps(tmp_path / "kept")
     alone, wanted, weights = run(QUICK, tmp_path / "alone", None)
