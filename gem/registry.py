@@ -578,6 +578,10 @@ def _pop_digest(entry: Any, kwargs: dict[str, Any]) -> Any:
     return kwargs.pop("digest", "")
 
 
+OF_OTHERS = ("atif:", "trace:openenv")
+"""How the ids of episodes begin that `gem.adapters` reads from other tools."""
+
+
 def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
     """Return a task as one that may be made; one that a decoder read is checked, unless `trust` is set.
 
@@ -586,6 +590,8 @@ def accept_task(task: TaskRef, trust: bool = False) -> TaskRef:
     if not task.foreign:
         return task
     note_addresses([task.spec, task.kwargs, *(wrapper.kwargs for wrapper in task.wrappers)])
+    if task.spec.startswith(OF_OTHERS):
+        raise UnknownEnv(f"{task.spec} was played by another tool: there is no environment to play it again.")
     if not trust:
         load_plugins()
         check_known_file(task.spec)  # before it is looked up, which would load it

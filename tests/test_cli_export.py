@@ -97,8 +97,7 @@ def test_damaged_rows_are_left_out_and_told(store, tmp_path, capsys):
         (["export", "run.jsonl", "run.jsonl"], "already exists"),
         (["export", "none.jsonl", "out.jsonl"], "there is no none.jsonl; accepted: a store"),
         (["import", "none.jsonl", "back.jsonl"], "no such file"),
-        (["import", ".", "back.jsonl", "--format", "jsonl"], "cannot be read"),
-        (["import", ".", "back.jsonl", "--format", "parquet"], "not a Parquet file"),
+        (["import", ".", "back.jsonl", "--format", "parquet"], "holds no file that ends with .parquet"),
         (["export", "run.jsonl", "no/out.jsonl"], "cannot be written"),
         (["export", "run.jsonl", "no/out", "--format", "atif"], "cannot be made"),
         (["import", "run.jsonl", "back.jsonl", "--format", "x"], "accepted: parquet"),
@@ -113,6 +112,18 @@ def test_what_cannot_be_done_is_told(store, tmp_path, capsys, monkeypatch, args,
     assert (code, said) == (2, "")
     assert told in err
     assert not (tmp_path / "back.jsonl").exists() or not lines(tmp_path / "back.jsonl")[0]
+
+
+@pytest.mark.parametrize(
+    ("format", "name"), [("jsonl", "rows.jsonl"), ("atif", "a.jsonl"), ("openenv", "a.jsonl")]
+)
+def test_a_folder_of_files_is_imported(store, tmp_path, capsys, monkeypatch, format, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    assert run(capsys, "export", str(store), f"in/{name}", "--format", format)[0] == 0
+    one = run(capsys, "import", f"in/{name}", "one.jsonl", "--format", format)
+    assert run(capsys, "import", "in", "all.jsonl", "--format", format)[1] == one[1].replace("one", "all")
+    assert "copied 0" not in one[1]
 
 
 def test_data_sets_to_train_on(store, tmp_path, capsys):

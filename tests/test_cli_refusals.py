@@ -260,7 +260,10 @@ def test_a_flag_given_twice_is_refused(args, flag, capsys):
         ("completion fish", "shell is 'fish'; accepted: bash, zsh."),
         ("store", "the word after `gem-gym store` is missing; accepted: ls, cat, merge, verify, schema."),
         ("store lst", "the word after `gem-gym store` is 'lst'; accepted: "),
-        ("store ls a b -3", "'b', '-3': more than `gem-gym store` takes. `gem-gym store --help` shows all."),
+        (
+            "store ls a b -3",
+            "'b', '-3': more than `gem-gym store ls` takes. `gem-gym store ls --help` shows all.",
+        ),
     ],
 )
 def test_the_parser_refuses_with_one_sentence(line, said, capsys):

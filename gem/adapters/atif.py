@@ -496,13 +496,17 @@ def read_atif(path: str | Path) -> Iterator[Callable[[], Episode]]:
         trials = _find_trials(path)
         for folder in trials:
             yield partial(_read_trial, folder)
-        for file in () if trials else sorted(path.glob("*.json")):
-            yield partial(_read_file, file)
+        for file in () if trials else sorted(path.glob("*.json*")):
+            yield from [partial(_read_file, file)] if file.suffix == ".json" else _read_lines(file)
         return
     if path.suffix != ".jsonl":
         yield partial(_read_continued, path)
         return
-    yield from each_line(path, lambda trajectory, where: from_atif(trajectory))
+    yield from _read_lines(path)
+
+
+def _read_lines(path: Path) -> Iterator[Callable[[], Episode]]:
+    return each_line(path, lambda trajectory, where: from_atif(trajectory))
 
 
 def _find_trials(path: Path) -> list[Path]:

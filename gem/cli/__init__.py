@@ -14,6 +14,7 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext, redirect_stdout, suppress
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from tyro.conf import FlagCreatePairsOff
 import gem
 from gem.cli.parse_errors import raise_parse_errors
 from gem.cli.silence import Silence
-from gem.cli.terms import FAILED, INTERRUPTED, MISUSED, PATHS
+from gem.cli.terms import CLOSED, FAILED, INTERRUPTED, MISUSED, PATHS  # noqa: F401  tests and scripts ask for cli.FAILED
 from gem.content import printable
 from gem.errors import BadArgument, GemError, did_you_mean, reason
 from gem.registry import load
@@ -130,6 +131,8 @@ def main(args: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # What a model wrote may not fit the terminal's encoding; that must not end the program.
             stream.reconfigure(errors="backslashreplace")
+    if args is None:  # a program of its own
+        warnings.showwarning = _show_warning
     try:
         code = _run(list(sys.argv[1:] if args is None else args))
         sys.stdout.flush()
@@ -142,7 +145,7 @@ def main(args: Sequence[str] | None = None) -> int:
                 where = _crop_lines(printable(str(error.filename or "the output")))
                 print(f"{where} cannot be written: {reason(error)}.", file=sys.stderr)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return FAILED
+            return CLOSED if isinstance(error, BrokenPipeError) else MISUSED
         if error.filename is None:
             raise
         where = _crop_lines(printable(str(error.filename)))
@@ -154,6 +157,11 @@ def main(args: Sequence[str] | None = None) -> int:
         print("\nstopped by Ctrl-C", *map(printable, notes), sep="; ", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a warning without the line of gem's source that Python shows."""
+    print(f"warning: {_crop_lines(printable(str(message)))}", file=sys.stderr)
 
 
 def _crop_lines(text: str) -> str:
@@ -186,15 +194,21 @@ def _run(args: list[str]) -> int:
         _refuse_repeated(rest)
     prog = f"gem-gym {name}"
     watch = nullcontext() if name in STAYS_QUIET else Silence("" if name.startswith("serve") else prog)
-    with watch, raise_parse_errors(name, rest, list_flags), PATHS:
+    with watch, PATHS:
         with name_wait(f"{prog} to be loaded"):
             command: Any = load(COMMANDS[name].entry_point)
-        if name in PARSES_ITSELF:
-            return command(rest, prog) or 0
         if isinstance(command, dict):
             _check_part(prog, rest[0] if rest else "", command)
-        run = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
-        return run(command, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
+        shown = f"{name} {rest[0]}" if isinstance(command, dict) and rest[0] in command else name
+        with raise_parse_errors(name, rest, list_flags, shown):
+            return _call(name, command, rest, prog)
+
+
+def _call(name: str, command: Any, rest: list[str], prog: str) -> int:
+    if name in PARSES_ITSELF:
+        return command(rest, prog) or 0
+    run = tyro.extras.subcommand_cli_from_dict if isinstance(command, dict) else tyro.cli
+    return run(command, prog=prog, args=rest, config=(FlagCreatePairsOff,)) or 0
 
 
 def _check_part(prog: str, part: str, known: Collection[str]) -> None:

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -330,7 +331,7 @@ def import_(
     openenv trace; these have no verdict.
 
     Args:
-        source: the file, or a folder of such files.
+        source: the file, or a folder of such files; one of an atif trial or job is read as a whole.
         store: a file of episodes; created if it does not exist.
         format: parquet, jsonl, atif, inspect or openenv; guessed from FILE's suffix if that is .parquet,
             .jsonl or .eval.
@@ -340,10 +341,16 @@ def import_(
         raise BadArgument(f"{kind} holds parts of episodes; they cannot be read back from it.")
     if not source.exists():
         raise MissingData(f"{source}: no such file or folder.")
+    suffixes = (FORMATS[kind].suffix,) if FORMATS[kind].suffix else (".json", ".jsonl")
+    files = [source]
+    if source.is_dir() and kind not in ("atif", "inspect"):
+        files = sorted(file for file in source.iterdir() if file.suffix in suffixes)
+        if not files:
+            raise MissingData(f"{source} holds no file that ends with {' or '.join(suffixes)}.")
     copied = duplicates = 0
     left_out = Damaged()
     with EpisodeStore(store) as episodes:
-        for read in load(FORMATS[kind].read)(source):
+        for read in chain.from_iterable(map(load(FORMATS[kind].read), files)):
             try:
                 episodes.append(read())
                 copied += 1

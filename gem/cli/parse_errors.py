@@ -22,8 +22,10 @@ READ = {
 
 
 @contextmanager
-def raise_parse_errors(name: str, args: Sequence[str], list_flags: ListFlags) -> Iterator[None]:
+def raise_parse_errors(name: str, args: Sequence[str], list_flags: ListFlags, shown: str) -> Iterator[None]:
     """Make tyro raise `BadArgument` in a block, for the command of that name and its arguments.
+
+    `shown` is the command in messages, with the word behind it that is a command of its own.
 
     The hook is private to tyro: a version that lacks it prints its own text, and exits.
     """
@@ -34,22 +36,22 @@ def raise_parse_errors(name: str, args: Sequence[str], list_flags: ListFlags) ->
         return
 
     def refuse(event: Any) -> None:
-        if text := _describe(event, name, args, list_flags):
+        if text := _describe(event, args, list_flags(name), shown):
             raise BadArgument(text)
 
     with events.on_parse_error(refuse):
         yield
 
 
-def _describe(event: Any, name: str, args: Sequence[str], list_flags: ListFlags) -> str:
+def _describe(event: Any, args: Sequence[str], known: Sequence[str], name: str) -> str:
     """Return what is wrong, what is accepted and what to do; empty for an event that is not known here."""
     more = f"`gem-gym {name} --help` explains"
     match type(event).__name__:
         case "UnrecognizedArgs":
-            return _describe_unknown(event.tokens, name, list_flags(name))
+            return _describe_unknown(event.tokens, name, known)
         case "MissingArgs":
             if event.unrecognized_tokens:  # a required flag that is misspelt is both
-                return _describe_unknown(event.unrecognized_tokens, name, list_flags(name))
+                return _describe_unknown(event.unrecognized_tokens, name, known)
             missing = [_name(each.arg, with_value=True) for each in event.missing_arguments]
             return f"{' and '.join(missing)} must be given. {more} {'it' if len(missing) == 1 else 'them'}."
         case "InvalidChoice":
@@ -57,7 +59,6 @@ def _describe(event: Any, name: str, args: Sequence[str], list_flags: ListFlags)
             text = f"{_name(event.argument)} is {event.value!r}; accepted: {', '.join(accepted)}."
             return text + did_you_mean(event.value, accepted)
         case "BadValue" if event.reason == "too_few_values":
-            known = list_flags(name)
             if unknown := [each for each in _flags(args) if each not in known]:
                 return _describe_unknown(unknown, name, known)
             return f"{_name(event.argument, with_value=True)}: the value must be given. {more} it."

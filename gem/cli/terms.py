@@ -18,8 +18,8 @@ from gem.errors import StoreError, reason
 if TYPE_CHECKING:
     from gem.rollout.store import EpisodeStore
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
-"""Exit codes: the command ran and the answer is no; it could not run; Ctrl-C."""
+FAILED, MISUSED, INTERRUPTED, CLOSED = 1, 2, 130, 141
+"""Exit codes: the command ran and the answer is no; it could not run; Ctrl-C; its reader closed the pipe."""
 
 
 def _read_path(word: str) -> Path:

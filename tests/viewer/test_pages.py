@@ -563,7 +563,9 @@ def test_a_store_that_is_written_into_the_same_file_is_shown_as_it_is_now(pages,
     new = write(tmp_path / "new" / "episodes.jsonl", *episodes)
     played.write_bytes(new.read_bytes())
     after = text_of(opened.get("run/0"))
-    assert after.replace("played", "new") == text_of(pages(new).get("run/0")) != before.replace("played", "new")
+    assert (
+        after.replace("played", "new") == text_of(pages(new).get("run/0")) != before.replace("played", "new")
+    )
 
 
 def test_a_store_that_is_overwritten_is_told(pages, played):
