@@ -199,8 +199,8 @@ def _run(args: list[str]) -> int:
             command: Any = load(COMMANDS[name].entry_point)
         if isinstance(command, dict):
             _check_part(prog, rest[0] if rest else "", command)
-        shown = f"{name} {rest[0]}" if isinstance(command, dict) and rest[0] in command else name
-        with raise_parse_errors(name, rest, list_flags, shown):
+        whole = f"{name} {rest[0]}" if isinstance(command, dict) and rest[0] in command else name
+        with raise_parse_errors(name, rest, list_flags, whole):
             return _call(name, command, rest, prog)
 
 

@@ -22,10 +22,10 @@ READ = {
 
 
 @contextmanager
-def raise_parse_errors(name: str, args: Sequence[str], list_flags: ListFlags, shown: str) -> Iterator[None]:
+def raise_parse_errors(name: str, args: Sequence[str], list_flags: ListFlags, whole: str) -> Iterator[None]:
     """Make tyro raise `BadArgument` in a block, for the command of that name and its arguments.
 
-    `shown` is the command in messages, with the word behind it that is a command of its own.
+    `whole` is the command in messages, with the word behind it that is a command of its own.
 
     The hook is private to tyro: a version that lacks it prints its own text, and exits.
     """
@@ -36,7 +36,7 @@ def raise_parse_errors(name: str, args: Sequence[str], list_flags: ListFlags, sh
         return
 
     def refuse(event: Any) -> None:
-        if text := _describe(event, args, list_flags(name), shown):
+        if text := _describe(event, args, list_flags(name), whole):
             raise BadArgument(text)
 
     with events.on_parse_error(refuse):
