@@ -51,7 +51,7 @@ GB = 10**9
         {"kind": "llama"},
         {"kind": "llama", "logits": 1 << 21},
         {"kind": "llama", "checkpointing": True},
-        {"kind": "qwen3", **FEW_BITS},
+        pytest.param({"kind": "qwen3", **FEW_BITS}, marks=pytest.mark.slow),  # half a minute here
         {"kind": "qwen3", **FEW_BITS, "lora": 8},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())),

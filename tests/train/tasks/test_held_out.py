@@ -162,7 +162,7 @@ def test_training_does_not_know_of_them(tmp_path, more):
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("stop", [1, 2, 3])
+@pytest.mark.parametrize("stop", [1, 3])
 def test_an_interrupted_run_has_the_same_evaluations(whole, tmp_path, stop):
     config = replace(CONFIG, out=tmp_path)
     first, second = Told(stop), Told()
@@ -175,7 +175,7 @@ def test_an_interrupted_run_has_the_same_evaluations(whole, tmp_path, stop):
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("torn", [b"", b'{"iteration": 2, "score"', b"[1]\n", b"null\n"])
+@pytest.mark.parametrize("torn", [b"", b'{"iteration": 2, "score"', b"null\n"])
 def test_a_crash_between_evaluation_and_checkpoint(whole, tmp_path, torn):
     """The line of iteration 4 stands, the checkpoint is that of 3; or the line is torn."""
     config = replace(CONFIG, eval_every=1, out=tmp_path)
