@@ -47,7 +47,7 @@ _COMPARISON_NAMES = {"<=": "\x11", "≤": "\x11", ">=": "\x12", "≥": "\x12", "
     ">": "\x15",
 }
 # no article: "Hepatitis A", "A, C"; but "A. Oslo" has a label
-_LETTER_A = re.compile(r"\b[aA]\b(?!\s*\w|[.):]\s*\w|['’-])")
+_LETTER_A = re.compile(r"(?:(?<=\A)|(?<=[\s,;/(\[{+]))[aA]\b(?!\s*\w|[.):]\s*\w|['’-])")
 _BLANK_GROUPED = re.compile(r"(?<![\d,.] )(?<![\d,.])\d{1,3}(?: \d{3})+(?![\d,.]| \d)")
 _OPERATOR = re.compile(r"->|=>|<-(?!\s?[\w.$])|([<>=!]=|[<>=≤≥≠])|(?<=[\w)])\s?([+−-])\s?(?=[\w(])")
 _OPERATOR_NAMES = {"≤": "<=", "≥": ">=", "≠": "!=", "==": "="}

@@ -231,6 +231,13 @@ def test_episodes_that_do_not_say_success_are_not_in_its_coverage():
     assert card(result(n=10, unclear=2), min_coverage=0.8).overall.withheld == ""
 
 
+def test_return_and_turns_are_known_where_success_is_not():
+    of = card(result(n=10, unclear=3), result(HARD), min_coverage=0.95)
+    assert of.overall.withheld == f"the share of episodes with word of success of {EASY} is under 95.0%"
+    assert of.overall.withheld_known == ""
+    assert card(result(lost=5), min_coverage=0.95).overall.withheld_known
+
+
 def test_pass_figures_over_too_few_tasks_are_withheld():
     passes = {"pass@1": wilson(20, 40), "pass@2": wilson(24, 27)}
     few, all_there = result(passes=passes, tasks=40), result(HARD, passes=passes)  # of an earlier version

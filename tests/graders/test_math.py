@@ -223,7 +223,20 @@ def test_a_short_sentence_says_its_value(reply, gold):
     assert not check_correct(reply, "17")
 
 
-@pytest.mark.parametrize("reply", ["It's not 18.", "It's 17, not 18.", "I don't get 18."])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *(
+            "It's not 18.",
+            "It's 17, not 18.",
+            "I don't get 18.",
+            "It's 18 + x.",
+            "It is x + 18.",
+            "It's 18 times x.",
+        ),
+        *("It's under 18.", "It's wrong: 18.", "I doubt 18.", "If it's 18.", "I need 18 more."),
+    ],
+)
 def test_a_short_sentence_does_not_say_what_it_denies(reply):
     assert not check_correct(reply, "18")
 

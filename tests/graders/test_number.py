@@ -90,6 +90,17 @@ MINUS_THREE = (
         ("Final answer: 18\n\nLet me know if step 2 is unclear!", 18),
         *(
             (f"It's 18{words}.", 18)
+            for words in (
+                "",
+                " instead of the 17 I had",
+                ", unlike 17",
+                ", never 17",
+                " not 17",
+                ", not 17 or 19",
+            )
+        ),
+        *(
+            (f"It's 18{words}.", 18)
             for words in ("", ", not 17", " apples, not 17", " and not 17", " (not 17)")
         ),
         *((f"The total is 18 {words} 17.", 18) for words in ("rather than", "instead of", "as opposed to")),

@@ -16,7 +16,8 @@ from gem.errors import BadArgument
 from gem.graders.mathematics import number_words
 from gem.graders.text import TextGrader, exact_match, f1, normalise
 
-SYMBOLS = r"[\w)]\+|[^\W\d]#|[A-FO][-−]|[<>=]"
+SYMBOLS = r"[\w)]\+|[^\W\d]#|[A-Z][a-z]?[-−]|[<>=]|[-−~!][A-Za-z]\b"
+LETTER_A = r"(?:^|[\s,;/(\[{+])[aA](?!\s*\w)"  # no article
 DATA = Path(os.environ.get("GEM_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
@@ -129,6 +130,16 @@ def test_exact_match(answer, gold, same, officially):
         *(("a = b", "a != b"), ("x ≥ 5", "x ≤ 5"), ("x-1", "x+1"), ("a - b", "a + b"), ("x1", "x+1")),
         *(("y = x", "y = -x"), ("e^x", "e^-x"), ("e^{-x}", "e^x"), ("B", "A,B"), ("[3, 4)", "(3,4)")),
         *(("и", "й"), ("мои", "мой"), ("は", "ば"), ("ハ", "パ"), ("กา", "ก่า"), ("कष", "क्ष")),
+        *(("A, C", "C"), ("A; C", "C"), ("Hepatitis A", "Hepatitis"), ("Grade A", "Grade"), ("A♠", "♠")),
+        *(
+            ("p<q", "pq"),
+            ("Cl-", "Cl"),
+            ("NO3-", "NO3"),
+            ("~p", "p"),
+            ("!x", "x"),
+            ("f'(x)", "f(x)"),
+            ("-x", "x"),
+        ),
         *(("mà", "má"), ("mã", "mả"), ("nì", "nǐ"), ("Ól", "Öl")),
     ],
 )
@@ -142,6 +153,13 @@ def test_signs_and_marks_that_change_an_answer_count(one, other):
 @pytest.mark.parametrize(
     ("one", "other"),
     [
+        *(
+            ("A, C", "a,c"),
+            ("Vitamin A", "vitamin a"),
+            ("A Tale of Cities", "Tale of Cities"),
+            ("Oslo", "A. Oslo"),
+        ),
+        *(("1000", "1 000"), ("12 000 000", "12000000"), ("100 200 300", "100, 200, 300"), ("x", "x!")),
         *(("1, 2, 3", "1,2,3"), ("(-1, 2)", "(-1,2)"), ("A, B", "A,B"), ("Paris; London", "Paris,London")),
         *(("1/2", "½"), ("2 1/2", "2½"), ("10^3", "10³"), ("10^{-3}", "10⁻³"), ("6.02e23", "6.02E+23")),
         *(
@@ -305,6 +323,7 @@ def test_what_the_official_script_accepts_is_accepted_where_no_digits_are():
         for answer, gold in _random_pairs(20_000)
         if _squad(answer) == _squad(gold) != ""
         and not re.search(rf"\d|{SYMBOLS}", f"{answer} {gold}")
+        and not (re.search(LETTER_A, answer) or re.search(LETTER_A, gold))
         and not exact_match(answer, gold)
     ]
     assert refused == []
@@ -384,7 +403,25 @@ def test_answers_are_read_in_the_forms_of_squad_triviaqa_and_as_truth_values(gol
             for text in ("Oslo, not Bergen.", "It's Oslo, and not Bergen.", "It is Oslo rather than Bergen.")
         ),
         *((text, "Oslo", False) for text in ("Bergen, not Oslo.", "Oslo, not sure.", "Not Oslo, not Bergen")),
-        ("The Good, not the Bad", "The Good, not the Bad", True),
+        *(
+            (f"{said}{text}.", text, True)
+            for text in ("love, not war", "tea instead of coffee", "The Good, not the Bad")
+            for said in ("", "It's ", "So it's ", "The answer is ")
+        ),
+        *(
+            (f"Oslo, not {words}.", "Oslo", False)
+            for words in (
+                "true",
+                "it",
+                "likely",
+                "100% sure",
+                "too sure",
+                "the answer",
+                "the capital",
+                "that I know",
+            )
+        ),
+        *((f"Yes, {words}.", "yes", False) for words in ("not necessarily", "but not always", "not true")),
         ("\\boxed{Bergen} The answer is Oslo.", "Oslo", False),
     ],
 )

@@ -191,7 +191,7 @@ def _is_sentence(line: str) -> bool:
 
 _SUBJECT = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|and|ok|okay|yes|well|finally|actually),? )?"
-    r"(?:(?:it|that|there|here)['’]s|(?:i|we) (?:get|got|have|find|found|obtain|say|compute|count)) "
+    r"(?:(?:it|that|there|here)['’]s|(?:i|we)(?:['’]d)? (?:get|got|have|find|found|obtain|say|compute)) "
     r"(?:exactly |just )?[\\($]*[-−]?[\d.,]*\d(?:/\d+)?\\?%?[\\)$]*"
     r"(?: (?!(?:more|less|fewer|times|and|or|over|plus|minus|divided|out|of|to)\b)[^\W\d_]{2,}){0,2}"
     r"(?:[.!,;]|\Z)",

@@ -720,7 +720,11 @@ def test_choices_are_shuffled_by_the_seed_and_the_letter_with_them():
 
 
 @pytest.mark.parametrize(
-    "last", ["None of the above", "all of these", "A and B", "Both of the above", "None of the others"]
+    "last",
+    [
+        *("None of the above", "all of these", "A and B", "Both of the above", "None of the others"),
+        *("(A) and (B)", "A/B", "1 and 2", "Both", "A und B", "the first two", "all of the preceding"),
+    ],
 )
 def test_choices_that_name_others_keep_their_order(last):
     rows = [{"question": "Which?", "choices": ["one", "two", last], "answer": "C"}]
