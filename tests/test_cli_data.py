@@ -254,11 +254,19 @@ def test_regrade_replaces_verdicts_alone(capsys, tmp_path):
     assert {row["after"] for row in rows} == {False}
 
 
-def test_regrade_skips_damaged_lines(capsys, tmp_path):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda line: line.replace(b'"', b"'"),
+        lambda line: bytes(len(line) - 1) + b"\n",
+        lambda line: line[: len(line) // 2] + b"\n",
+    ],
+)
+def test_regrade_skips_damaged_lines(capsys, tmp_path, damage):
     assert run("eval", "--data", "q.csv", "--agent", "solver", "--out", "run") == 0
     store = tmp_path / "run/episodes.jsonl"
     lines = store.read_bytes().splitlines(keepends=True)
-    lines[-2] = lines[-2].replace(b'"', b"'")
+    lines[-2] = damage(lines[-2])
     store.write_bytes(b"".join(lines))
     capsys.readouterr()
     assert run("regrade", "run", "--grader", "number") == 0

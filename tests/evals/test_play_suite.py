@@ -174,6 +174,14 @@ def test_attempts_that_were_played_again_are_in_the_cost(tmp_path):
     assert after.results[0].tokens_per_success == whole.results[0].tokens_per_success
 
 
+def test_a_budget_that_is_nearly_spent_is_kept_when_the_evaluation_goes_on(tmp_path):
+    agent, options = Counted(), SuiteOptions(out=tmp_path, budget_tokens=130)
+    agent.well = True
+    wide = Suite("", (Entry(EASY, episodes=40),))
+    spent = [tokens_of(play_suite(wide, agent, options).budget.spent) for _ in range(3)]
+    assert 0 < spent[0] == spent[1] == spent[2]
+
+
 @pytest.mark.parametrize(
     ("entries", "agents", "lost"),
     [
