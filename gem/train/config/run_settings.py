@@ -196,7 +196,7 @@ class RunSettings:
     """Discount per turn."""
 
     episodes: CountOrZero = 51_200
-    """Episodes to train on. 0: no RL, only the cloning of demonstrations."""
+    """Episodes to train on, rounded up to whole batches. 0: no RL, only the cloning of demonstrations."""
 
     batch: Count = 256
     """Episodes per iteration."""
