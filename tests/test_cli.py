@@ -516,7 +516,17 @@ def test_a_full_disk_under_the_output_is_one_line():
             [sys.executable, "-m", "gem", "list", "game"], stdout=full, stderr=subprocess.PIPE, text=True
         )
     last = ran.stderr.splitlines()[-1:]  # a busy machine says first what it waits for
-    assert (ran.returncode, last) == (1, ["the output cannot be written: No space left on device."])
+    assert (ran.returncode, last) == (2, ["the output cannot be written: No space left on device."])
+
+
+@pytest.mark.system
+def test_a_closed_pipe_is_told_from_an_answer_that_is_no():
+    """Under `set -o pipefail`, 1 would be a failed gate; 141 is what the shell says of SIGPIPE."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run([sys.executable, "-m", "gem", "list", "game"], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert ran.returncode == 141
 
 
 @pytest.mark.system

@@ -87,7 +87,7 @@ def test_keywords_reach_the_data_set():
         ({"min_terms": 9, "max_terms": 2}, BadArgument, "refuses"),
         ({"min_terms": "many"}, BadArgument, "refuses"),
         ({"size": 0}, BadArgument, "1 or more"),
-        ({"size": "all"}, BadArgument, "1 or more"),
+        ({"size": "all"}, BadArgument, "a whole number"),
     ],
 )
 def test_wrong_configuration_is_refused(kwargs, error, said):
