@@ -17,6 +17,7 @@ from gem.content import printable
 from gem.errors import GemError, MissingData, MissingExtra, NoVerdict, install_command
 from gem.plugins import load
 from gem.registry import EnvSpec
+from gem.waiting import name_wait
 
 TRIES = 8
 """Number of ids tried per foreign suite, as each suite has some ids that its package cannot make."""
@@ -56,7 +57,8 @@ def family(prefix: str) -> Finding:
     for spec in registry.specs(prefix):
         foreign = prefix in registry.FAMILIES
         kinds.setdefault(spec.data or foreign or (spec.entry_point, spec.kwargs.get("name")), []).append(spec)
-    refused = [(len(specs), why) for specs in kinds.values() if (why := _refusal(specs))]
+    with name_wait(f"an episode of each environment of {prefix}:"):
+        refused = [(len(specs), why) for specs in kinds.values() if (why := _refusal(specs))]
     if not refused and prefix in registry.FAMILIES:
         refused = _missing(registry.FAMILIES[prefix])
     total = sum(map(len, kinds.values()))
@@ -135,7 +137,8 @@ def backends() -> Iterator[Finding]:
     if used:
         yield Finding("GEM_SANDBOX", f"is {used}: no other backend is used")
     for name in ORDER:
-        tested = self_test(name)
+        with name_wait(f"the sandbox backend {name} to be tested"):
+            tested = self_test(name)
         if tested.passed:
             chosen = " (in use)" * (used in (None, name))
             used = used or name
